@@ -1,0 +1,25 @@
+"""The errors a user can act on."""
+
+from __future__ import annotations
+
+
+class SebraError(Exception):
+    """Something went wrong that the user should read in one line (exit status 1)."""
+
+    exit_status = 1
+
+
+class UsageError(SebraError):
+    """Wrong options or wrong data: names the file, row or option and what to do (exit status 2)."""
+
+    exit_status = 2
+
+
+class NumericalError(SebraError):
+    """Training left the finite numbers; the message names the epoch and the batch."""
+
+
+class Interrupted(SebraError):
+    """Stopped by a signal after writing a checkpoint (exit status 130)."""
+
+    exit_status = 130
