@@ -50,7 +50,7 @@ class ImageFiles:
     paths: tuple[Path, ...]
 
     def take(self, rows: npt.NDArray[Any]) -> ImageFiles:
-        return ImageFiles(tuple(self.paths[int(i)] for i in rows))
+        return ImageFiles(tuple(self.paths[i] for i in rows.tolist()))
 
 
 @dataclass(frozen=True)
@@ -83,8 +83,8 @@ class Texts:
     second: tuple[str, ...] | None = None
 
     def take(self, rows: npt.NDArray[Any]) -> Texts:
-        second = None if self.second is None else tuple(self.second[int(i)] for i in rows)
-        return Texts(tuple(self.first[int(i)] for i in rows), second)
+        second = None if self.second is None else tuple(self.second[i] for i in rows.tolist())
+        return Texts(tuple(self.first[i] for i in rows.tolist()), second)
 
 
 Content = ImageFiles | ImageArray | FeatureArray | Texts
@@ -133,15 +133,17 @@ class Samples:
         if not faults:
             return self
         bad = {f.id for f in faults}
-        keep = np.array([i for i, name in enumerate(self.ids) if name not in bad], dtype=np.int64)
-        return replace(self.take(keep), faults=(*self.faults, *faults))
+        good = np.fromiter((name not in bad for name in self.ids.tolist()), np.bool_, len(self.ids))
+        return replace(self.take(np.flatnonzero(good)), faults=(*self.faults, *faults))
 
     def with_attributes(self, names: Sequence[str]) -> Samples:
         """Only these attribute columns, in this order (strongest first)."""
         for name in names:
             if name not in self.attributes:
                 known = ", ".join(self.attributes) or "none"
-                raise UsageError(f"--attributes: no column {name!r} in {self.source} (has: {known})")
+                raise UsageError(
+                    f"--attributes: no column {name!r} in {self.source} (has: {known})"
+                )
         return replace(self, attributes={n: self.attributes[n] for n in names})
 
 

@@ -1,0 +1,230 @@
+"""Arrays that are computed once and memory-mapped ever after.
+
+An entry is a folder with the array and a small JSON file. It is written under a temporary name in
+the same place and renamed when it is complete, so a reader sees a whole entry or none, and of two
+processes that build the same entry at once the first one wins.
+"""
+
+from __future__ import annotations
+
+import atexit
+import errno
+import hashlib
+import json
+import logging
+import os
+import shutil
+import socket
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterable
+from functools import cache as once
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sebra.errors import SebraError
+
+log = logging.getLogger(__name__)
+
+Fill = Callable[[npt.NDArray[Any]], dict[str, Any]]
+_ARRAY, _META = "array.npy", "meta.json"
+_TEMPORARY = ".building-"
+_ABANDONED_SECONDS = 2 * 24 * 3600  # for a builder on another machine, which cannot be asked
+
+
+def cache_root() -> Path:
+    """`$SEBRA_CACHE`, else `~/.cache/sebra`."""
+    chosen = os.environ.get("SEBRA_CACHE")
+    return Path(chosen).expanduser() if chosen else Path.home() / ".cache" / "sebra"
+
+
+def digest(parts: Iterable[str | int | bytes]) -> str:
+    """A key from the parts that decide an entry's content, in order."""
+    state = hashlib.sha256()
+    for part in parts:
+        data = part if isinstance(part, bytes) else str(part).encode("utf-8", "surrogateescape")
+        state.update(len(data).to_bytes(8, "little"))
+        state.update(data)
+    return state.hexdigest()[:32]
+
+
+class Cache:
+    """Entries by kind and key. `note` tells the user where the cache is when it had to move."""
+
+    def __init__(self, root: Path | None = None) -> None:
+        self.root = Path(os.path.abspath(root or cache_root()))
+        self.note: str | None = None
+
+    def path(self, kind: str, key: str) -> Path:
+        """The folder of an entry, whether or not it exists."""
+        return self.root / kind / key
+
+    def find(self, kind: str, key: str) -> tuple[npt.NDArray[Any], dict[str, Any]] | None:
+        """An entry, read-only, or None where there is no complete one."""
+        folder = self.path(kind, key)
+        try:
+            meta = json.loads((folder / _META).read_text(encoding="utf-8"))
+            array = np.load(folder / _ARRAY, mmap_mode="r", allow_pickle=False)
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError) as error:
+            log.warning("cache entry %s is damaged and is built again (%s)", folder, error)
+            shutil.rmtree(folder, ignore_errors=True)
+            return None
+        return array, meta
+
+    def array(
+        self,
+        kind: str,
+        key_parts: Iterable[str | int | bytes],
+        shape: tuple[int, ...],
+        dtype: npt.DTypeLike,
+        fill: Fill,
+    ) -> tuple[npt.NDArray[Any], dict[str, Any]]:
+        """The read-only memory map of an entry and its meta data, built by `fill` if missing.
+
+        `fill` writes into the array it is given and returns what to keep beside it (JSON-able).
+        `key_parts` must decide the content; shape and type are part of the key anyway.
+        """
+        key = digest([np.dtype(dtype).str, str(shape), *key_parts])
+        found = self.find(kind, key)
+        if found is not None:
+            return found
+        building = self._start(kind)
+        try:
+            target = _new_array(building / _ARRAY, shape, np.dtype(dtype))
+            meta = fill(target)
+            if isinstance(target, np.memmap):
+                target.flush()
+            del target
+            (building / _META).write_text(json.dumps(meta), encoding="utf-8")
+            for name in (_ARRAY, _META):
+                _sync(building / name)
+            self._publish(building, self.path(kind, key))
+        finally:
+            shutil.rmtree(building, ignore_errors=True)
+        built = self.find(kind, key)
+        if built is None:
+            raise SebraError(f"{self.path(kind, key)}: the cache entry vanished while it was built")
+        return built
+
+    def _start(self, kind: str) -> Path:
+        """An empty folder to build in; moves the cache to a temporary place if need be."""
+        name = f"{_TEMPORARY}{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+        try:
+            (self.root / kind).mkdir(parents=True, exist_ok=True)
+            _remove_abandoned(self.root / kind)
+            (self.root / kind / name).mkdir()
+        except OSError as error:
+            if error.errno == errno.ENOSPC:
+                raise
+            self._move(error)
+            (self.root / kind / name).mkdir(parents=True)
+        return self.root / kind / name
+
+    def _move(self, error: OSError) -> None:
+        place = _temporary_root()
+        self.note = (
+            f"cache {self.root} cannot be written ({error.strerror}): using {place} for this run; "
+            "set SEBRA_CACHE to a folder you can write to"
+        )
+        log.warning(self.note)
+        self.root = place
+
+    @staticmethod
+    def _publish(building: Path, place: Path) -> None:
+        try:
+            os.rename(building, place)
+        except OSError:
+            if not (place / _META).exists():
+                raise
+            # Another process was first; its entry has the same content.
+        else:
+            _sync(place.parent)
+
+
+@once
+def default_cache(root: Path) -> Cache:
+    """The one cache of a process at this place, so that a move to a temporary place is kept."""
+    return Cache(root)
+
+
+def cached_array(
+    kind: str,
+    key_parts: Iterable[str | int | bytes],
+    shape: tuple[int, ...],
+    dtype: npt.DTypeLike,
+    fill: Fill,
+) -> tuple[npt.NDArray[Any], dict[str, Any]]:
+    """`Cache.array` in the user's cache."""
+    return default_cache(cache_root()).array(kind, key_parts, shape, dtype, fill)
+
+
+def _new_array(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    if 0 in shape:  # an empty file cannot be mapped
+        np.save(path, np.zeros(shape, dtype))
+        return np.zeros(shape, dtype)
+    array = np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape)
+    _reserve(path)
+    return array
+
+
+def _reserve(path: Path) -> None:
+    """Takes the disk space now: writing to a map on a full disk would kill the process."""
+    if not hasattr(os, "posix_fallocate"):
+        return
+    size = path.stat().st_size
+    with path.open("r+b") as file:
+        try:
+            os.posix_fallocate(file.fileno(), 0, size)
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                return  # the file system cannot reserve; it may still have room
+            raise SebraError(
+                f"{path.parent.parent}: the cache needs {size / 2**20:.0f} MiB more disk space; "
+                "free some or set SEBRA_CACHE to another disk"
+            ) from error
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+@once
+def _temporary_root() -> Path:
+    place = Path(tempfile.mkdtemp(prefix="sebra-cache-"))
+    atexit.register(shutil.rmtree, place, ignore_errors=True)
+    return place
+
+
+def _remove_abandoned(folder: Path) -> None:
+    """Removes what builders left behind that are no longer alive."""
+    for place in folder.glob(f"{_TEMPORARY}*"):
+        host, pid, _ = place.name.removeprefix(_TEMPORARY).rsplit("-", 2)
+        try:
+            if host == socket.gethostname():
+                gone = not _alive(int(pid))
+            else:
+                gone = time.time() - place.stat().st_mtime > _ABANDONED_SECONDS
+        except FileNotFoundError:
+            continue
+        if gone:
+            shutil.rmtree(place, ignore_errors=True)
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

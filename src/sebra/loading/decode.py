@@ -1,0 +1,238 @@
+"""Decodes every image once, in parallel, into a memory map of equal squares."""
+
+from __future__ import annotations
+
+import math
+import os
+import statistics
+import warnings
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sebra.errors import UsageError
+from sebra.loading.cache import cached_array, digest
+from sebra.loading.rgb import to_rgb
+from sebra.samples.table import Fault, ImageArray, ImageFiles, Samples
+from sebra.samples.validate import require_trainable
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+Progress = Callable[[int, int], None]
+Pixels = npt.NDArray[np.uint8]
+
+FORMAT_VERSION = 1  # raise it when the same file would give other pixels
+MAX_PIXELS = 100_000_000
+MIN_SIZE, MAX_SIZE, SIZE_STEP = 32, 224, 32
+_HEADERS = 64
+_CHUNK = 32
+
+
+def load_images(
+    samples: Samples, size: int | None = None, progress: Progress | None = None
+) -> tuple[Samples, ImageArray]:
+    """Every image as a `size` x `size` square of uint8 RGB, from the cache where it is there.
+
+    Images are squashed to the square, so nothing at a border is lost. `size=None` is `auto_size`.
+    Returns the samples without those that could not be read (they are in `faults`) and the
+    pixels: image `i` of the returned samples is `pixels[rows[i]]`. `progress(done, total)` is
+    called while decoding. More than half unreadable is a `UsageError`.
+    """
+    size = auto_size(samples) if size is None else size
+    if size < 1:
+        raise UsageError(f"image size must be at least 1, not {size}")
+    content = samples.content
+    if isinstance(content, ImageArray):
+        resized = _resize_array(content, size, progress)
+        return replace(samples, content=resized), resized
+    if not isinstance(content, ImageFiles):
+        raise UsageError(f"{samples.source}: holds {samples.kind}, not images")
+    pixels, meta = cached_array(
+        "images",
+        _key(content.paths, size),
+        (len(content.paths), size, size, 3),
+        np.uint8,
+        lambda out: {"faults": _decode_all(content.paths, size, out, progress)},
+    )
+    return _quarantine(samples, pixels, meta["faults"])
+
+
+def auto_size(samples: Samples) -> int:
+    """The side to decode to: an array's own; of files the usual short side, 32 to 224."""
+    content = samples.content
+    if isinstance(content, ImageArray):
+        return int(min(content.pixels.shape[1:3]))
+    if not isinstance(content, ImageFiles):
+        raise UsageError(f"{samples.source}: holds {samples.kind}, not images")
+    step = max(1, len(content.paths) // _HEADERS)
+    sides = [side for path in content.paths[::step][:_HEADERS] if (side := _short_side(path))]
+    if not sides:
+        return MAX_SIZE
+    side = math.ceil(statistics.median(sides) / SIZE_STEP) * SIZE_STEP
+    return min(max(side, MIN_SIZE), MAX_SIZE)
+
+
+def decode_image(path: Path, size: int) -> Pixels:
+    """One image as a square; raises `ValueError` with a reason a person understands."""
+    from PIL import Image, ImageOps, UnidentifiedImageError
+
+    try:
+        with Image.open(path) as image:
+            if image.width * image.height > MAX_PIXELS:
+                raise ValueError(_too_large(f"{image.width} x {image.height}"))
+            image.draft(None, (size, size))  # JPEG: decodes at a fraction of the full size
+            upright = ImageOps.exif_transpose(image)
+            return _square(to_rgb(upright), size)
+    except FileNotFoundError:
+        raise ValueError("file not found") from None
+    except PermissionError:
+        raise ValueError("no permission to read the file") from None
+    except UnidentifiedImageError:
+        reason = "empty file" if path.stat().st_size == 0 else "not a readable image"
+        raise ValueError(reason) from None
+    except Image.DecompressionBombError:
+        raise ValueError(_too_large("it")) from None
+    except MemoryError:
+        raise
+    except Exception as error:  # a broken file can make a decoder raise nearly anything
+        raise ValueError(str(error).splitlines()[0] if str(error) else repr(error)) from error
+
+
+def workers() -> int:
+    """How many threads may run at once on this machine."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _decode_all(
+    paths: Sequence[Path], size: int, out: Pixels, progress: Progress | None
+) -> list[tuple[int, str]]:
+    """Fills `out` and returns row and reason of the images that could not be read."""
+
+    def decode(start: int) -> tuple[int, list[tuple[int, str]]]:
+        faults: list[tuple[int, str]] = []
+        stop = min(start + _CHUNK, len(paths))
+        for row in range(start, stop):
+            try:
+                out[row] = decode_image(paths[row], size)
+            except ValueError as error:
+                out[row] = 0
+                faults.append((row, str(error)))
+        return stop - start, faults
+
+    return sorted(_in_threads(decode, len(paths), progress))
+
+
+def _in_threads(
+    work: Callable[[int], tuple[int, list[Any]]], total: int, progress: Progress | None
+) -> list[Any]:
+    """Runs `work(start)` for every chunk; an interrupt does not wait for those not begun."""
+    from PIL import Image
+
+    results: list[Any] = []
+    done = 0
+    pool = ThreadPoolExecutor(workers())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # MAX_PIXELS decides
+        warnings.simplefilter("ignore", UserWarning)  # broken meta data is no fault of the pixels
+        try:
+            jobs = [pool.submit(work, start) for start in range(0, total, _CHUNK)]
+            for job in as_completed(jobs):
+                count, found = job.result()
+                results += found
+                done += count
+                if progress is not None:
+                    progress(done, total)
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+    return results
+
+
+def _quarantine(
+    samples: Samples, pixels: Pixels, faults: list[tuple[int, str]]
+) -> tuple[Samples, ImageArray]:
+    images = ImageArray(pixels, np.arange(len(samples), dtype=np.int64))
+    if not faults:
+        return replace(samples, content=images), images
+    if 2 * len(faults) > len(samples):
+        row, reason = faults[0]
+        raise UsageError(
+            f"{samples.source}: {len(faults)} of {len(samples)} images cannot be read, "
+            f"for example {samples.ids[row]} ({reason})"
+        )
+    bad = [Fault(str(samples.ids[row]), reason) for row, reason in faults]
+    kept = replace(samples, content=images).without(bad)
+    require_trainable(kept)
+    assert isinstance(kept.content, ImageArray)
+    return kept, kept.content
+
+
+def _key(paths: Sequence[Path], size: int) -> list[str | int]:
+    """Changes with any file's name, size, time or permissions."""
+    parts: list[str | int] = [FORMAT_VERSION, size]
+    for path in paths:
+        try:
+            s = os.stat(path)
+            parts.append(f"{path}|{s.st_size}|{s.st_mtime_ns}|{s.st_mode}")
+        except OSError as error:
+            parts.append(f"{path}|{error.errno}")
+    return parts
+
+
+def _resize_array(content: ImageArray, size: int, progress: Progress | None) -> ImageArray:
+    from PIL import Image
+
+    rows = content.rows
+    if content.pixels.shape[1:3] == (size, size):
+        return content
+
+    def fill(out: Pixels) -> dict[str, Any]:
+        def resize(start: int) -> tuple[int, list[Any]]:
+            chunk = rows[start : start + _CHUNK]
+            for i, row in enumerate(chunk):
+                image = Image.fromarray(np.ascontiguousarray(content.pixels[row]))
+                out[start + i] = _square(image, size)
+            return len(chunk), []
+
+        _in_threads(resize, len(rows), progress)
+        return {}
+
+    hashes = (digest([content.pixels[rows[i : i + 4096]].tobytes()]) for i in _steps(len(rows)))
+    key = [FORMAT_VERSION, size, str(content.pixels.shape[1:]), *hashes]
+    pixels, _ = cached_array("resized", key, (len(rows), size, size, 3), np.uint8, fill)
+    return ImageArray(pixels, np.arange(len(rows), dtype=np.int64))
+
+
+def _steps(total: int) -> range:
+    return range(0, total, 4096)
+
+
+def _square(image: Image.Image, size: int) -> Pixels:
+    from PIL.Image import Resampling
+
+    if image.size != (size, size):
+        image = image.resize((size, size), Resampling.BILINEAR)
+    return np.asarray(image)
+
+
+def _short_side(path: Path) -> int | None:
+    from PIL import Image
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            with Image.open(path) as image:
+                return min(image.size)
+    except (OSError, ValueError, SyntaxError):  # told when the file is decoded
+        return None
+
+
+def _too_large(what: str) -> str:
+    return f"image too large: {what} has more than {MAX_PIXELS // 10**6} megapixels"

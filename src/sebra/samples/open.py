@@ -1,0 +1,79 @@
+"""One door for every form of DATA."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from sebra.errors import UsageError
+from sebra.samples.layouts import LAYOUTS, find_layout
+from sebra.samples.table import Samples
+from sebra.samples.validate import validate
+
+_NAMED = re.compile(r"(?P<name>[a-z][a-z0-9_-]+)(:(?P<path>[^?]*))?(\?(?P<query>.*))?")
+
+
+def open_samples(data: str, attributes: Sequence[str] | None = None) -> Samples:
+    """Reads DATA in any of its forms; nothing but names and tables is read, images stay closed.
+
+    `attributes` picks attribute columns, strongest first. Layout options follow a question mark:
+    `celeba:PATH?split=1&test=rest`, `demo?biases=3`. Wrong data raises `UsageError`.
+    """
+    if not data:
+        raise UsageError("DATA is empty: give a folder, a file or a layout such as demo")
+    samples = validate(replace(_read(data), source=data))
+    return samples if attributes is None else samples.with_attributes(attributes)
+
+
+def _read(data: str) -> Samples:
+    named = _NAMED.fullmatch(data)
+    if named and named["name"] in LAYOUTS and (named["path"] is not None or _bare(named["name"])):
+        return _read_layout(named["name"], named["path"] or "", named["query"] or "")
+    path = Path(data).expanduser()
+    if not path.exists():
+        raise UsageError(_missing(data, named))
+    if path.is_dir():
+        from sebra.samples.arrays import is_array_folder, read_array_folder
+        from sebra.samples.folder import read_folder
+
+        return read_array_folder(path) if is_array_folder(path) else read_folder(path)
+    suffix = path.suffix.lower()
+    if suffix in {".csv", ".tsv", ".parquet"}:
+        from sebra.samples.manifest import read_manifest
+
+        return read_manifest(path)
+    if suffix == ".npz":
+        from sebra.samples.arrays import read_npz
+
+        return read_npz(path)
+    raise UsageError(f"{data}: not a form of DATA (a folder, .csv, .parquet, .npz or NAME:PATH)")
+
+
+def _read_layout(name: str, path: str, query: str) -> Samples:
+    layout = find_layout(name)
+    options = layout.parse(query)
+    if not LAYOUTS[name].needs_path:
+        if path:
+            raise UsageError(f"{name}:{path}: {name} takes no path")
+        return layout.read(Path(), options)
+    if not path:
+        raise UsageError(f"{name}: give the folder of the data set, {name}:PATH")
+    folder = Path(path).expanduser()
+    if not folder.exists():
+        raise UsageError(f"{name}:{path}: no such folder")
+    return layout.read(folder, options)
+
+
+def _bare(name: str) -> bool:
+    """Whether the name alone is a form of DATA."""
+    return not LAYOUTS[name].needs_path
+
+
+def _missing(data: str, named: re.Match[str] | None) -> str:
+    if named and named["name"] in LAYOUTS:
+        return f"{data}: give the folder of the data set, {named['name']}:PATH"
+    if named and named["path"] is not None:
+        return f"{data}: unknown layout {named['name']!r} (known: {', '.join(sorted(LAYOUTS))})"
+    return f"{data}: no such file or folder"
