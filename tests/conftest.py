@@ -1,0 +1,131 @@
+"""Fixtures shared by all tests."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+REPO = Path(__file__).resolve().parent.parent
+
+# Workers that each take all cores slow one another down; the variable must be set before torch
+# is imported and reaches the processes that tests start.
+_workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+os.environ.setdefault("OMP_NUM_THREADS", str(max(1, min(4, (os.cpu_count() or 1) // _workers))))
+
+
+class CliResult(NamedTuple):
+    """What a call of the command line left."""
+
+    status: int
+    stdout: str
+    stderr: str
+
+
+def pytest_configure() -> None:
+    from hypothesis import settings
+
+    # A busy machine is no reason to fail, and a failure must be there again in the next run.
+    settings.register_profile("sebra", deadline=None, derandomize=True)
+    settings.load_profile("sebra")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    marked = [item for item in items if item.get_closest_marker("gpu")]
+    if not marked:
+        return
+    import torch
+
+    if not torch.cuda.is_available():
+        for item in marked:
+            item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _isolated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """No test reads or fills the user's cache, and none reaches the network."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SEBRA_CACHE", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("SEBRA_OFFLINE", "1")
+        yield
+
+
+@pytest.fixture(scope="session")
+def repo_root() -> Path:
+    return REPO
+
+
+@pytest.fixture(scope="session")
+def data_root() -> Path:
+    """The folder of benchmark data; the test is skipped where it is absent."""
+    folder = Path(os.environ.get("SEBRA_DATA") or REPO.parent / "shared" / "data")
+    if not folder.is_dir():
+        pytest.skip(f"no benchmark data at {folder} (set SEBRA_DATA)")
+    return folder.resolve()
+
+
+@pytest.fixture(scope="session")
+def chromium() -> str:
+    """The path of a Chromium; the test is skipped where there is none."""
+    for name in ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"):
+        if found := shutil.which(name):
+            return found
+    pytest.skip("no Chromium found (make browser installs it)")
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> Callable[..., CliResult]:
+    """Runs `python -m sebra ARGUMENTS` as a process, in the test's own folder unless told."""
+
+    def run(
+        *arguments: object,
+        cwd: Path | None = None,
+        env: Mapping[str, str] | None = None,
+        timeout: float = 240,
+    ) -> CliResult:
+        paths = [str(REPO / "src"), os.environ.get("PYTHONPATH", "")]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
+        done = subprocess.run(
+            [sys.executable, "-m", "sebra", *map(str, arguments)],
+            cwd=cwd or tmp_path,
+            env={**environment, **(env or {})},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            encoding="utf-8",
+            timeout=timeout,
+            check=False,
+        )
+        return CliResult(done.returncode, done.stdout, done.stderr)
+
+    return run
+
+
+@pytest.fixture
+def call_cli(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> Callable[..., CliResult]:
+    """Like `cli`, inside this process: no start-up cost where a process of its own is no matter."""
+
+    def call(*arguments: object, cwd: Path | None = None) -> CliResult:
+        from sebra.cli.main import main
+
+        monkeypatch.chdir(cwd or tmp_path)
+        monkeypatch.setattr(sys, "argv", ["sebra", *map(str, arguments)])
+        capfd.readouterr()
+        try:
+            returned: object = main()
+        except SystemExit as stop:
+            returned = stop.code
+        out, err = capfd.readouterr()
+        if isinstance(returned, str):
+            return CliResult(1, out, f"{err}{returned}\n")
+        return CliResult(int(returned or 0), out, err)  # type: ignore[call-overload]
+
+    return call
