@@ -1,0 +1,125 @@
+"""What a classifier scored, as Python users, `metrics.json` and notebooks see it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True)
+class GroupScore:
+    """One group of evaluated samples: a class and one value of every attribute.
+
+    `alignment` says "aligned" or "conflicting" per attribute. `small` groups are shown but never
+    count as the worst.
+    """
+
+    name: str
+    class_name: str
+    values: Mapping[str, str]
+    alignment: Mapping[str, str]
+    n_test: int
+    n_train: int
+    accuracy: float
+    small: bool
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "class": self.class_name,
+            "values": dict(self.values),
+            "alignment": dict(self.alignment),
+            "n_test": self.n_test,
+            "n_train": self.n_train,
+            "accuracy": self.accuracy,
+            "small": self.small,
+        }
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Accuracies in percent; gaps in points, negative is worse.
+
+    `id_accuracy` weighs groups by their share of the training split, `average` is the plain mean
+    over samples, `balanced_average` the mean over groups, `class_average` the mean over classes.
+    A figure that the data cannot give is None here and absent from `to_dict()`.
+    """
+
+    average: float
+    class_average: float
+    balanced_average: float | None = None
+    id_accuracy: float | None = None
+    worst_group: float | None = None
+    worst_group_name: str | None = None
+    gaps: Mapping[str, float] = field(default_factory=dict)
+    average_gap: float | None = None
+    cues: Mapping[str, float] = field(default_factory=dict)
+    per_class: Mapping[str, float] = field(default_factory=dict)
+    groups: tuple[GroupScore, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The `evaluation` object of `metrics.json`."""
+        out: dict[str, Any] = {}
+        for entry in fields(self):
+            value = getattr(self, entry.name)
+            if entry.name == "groups":
+                out["groups"] = [group.to_dict() for group in self.groups]
+            elif isinstance(value, Mapping):
+                out[entry.name] = dict(value)
+            elif value is not None:
+                out[entry.name] = value
+        return out
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """One row per group: class, attribute values, counts, accuracy, whether it is small."""
+        import pandas as pd
+
+        return pd.DataFrame([_row(group) for group in self.groups])
+
+    def summary(self) -> dict[str, float | str]:
+        """The headline figures by their printed names, in the order of the paper's tables."""
+        figures: dict[str, float | str | None] = {
+            "I.D. accuracy": self.id_accuracy,
+            **{f"{name} gap": gap for name, gap in self.gaps.items()},
+            "average gap": self.average_gap,
+            "worst group": self.worst_group,
+            "worst group name": self.worst_group_name,
+            "average": self.average,
+        }
+        return {name: value for name, value in figures.items() if value is not None}
+
+    def _repr_html_(self) -> str:
+        figures = "".join(
+            f"<tr><th>{escape(name)}</th><td>{_shown(value)}</td></tr>"
+            for name, value in self.summary().items()
+        )
+        groups = "".join(
+            f"<tr><td>{escape(g.name)}{' (small)' if g.small else ''}</td>"
+            f"<td>{g.n_test}</td><td>{g.n_train}</td><td>{_shown(g.accuracy)}</td></tr>"
+            for g in self.groups
+        )
+        head = "<tr><th>group</th><th>test</th><th>train</th><th>accuracy</th></tr>"
+        return f"<table>{figures}</table><table>{head}{groups}</table>"
+
+
+def _row(group: GroupScore) -> dict[str, Any]:
+    # An attribute may be called like one of the fixed columns; the fixed ones then win.
+    return {
+        **group.values,
+        "group": group.name,
+        "class": group.class_name,
+        "n_test": group.n_test,
+        "n_train": group.n_train,
+        "accuracy": group.accuracy,
+        "small": group.small,
+    }
+
+
+def _shown(value: float | str) -> str:
+    return escape(value) if isinstance(value, str) else f"{value:.1f}"
