@@ -171,10 +171,11 @@ def _gaps(
     expected = np.stack([aligned[name][labels] for name in samples.attributes], axis=1)
     usable = ((codes >= 0) & (expected != UNKNOWN)).all(axis=1)
     conflicting = codes != expected
+    conflicts = conflicting.sum(axis=1)
     gaps = {}
     for name, members in _combinations(tuple(samples.attributes)):
-        pattern = np.isin(np.arange(codes.shape[1]), members)
-        chosen = usable & (conflicting == pattern).all(axis=1)
+        exactly = (conflicts == len(members)) & conflicting[:, members].all(axis=1)
+        chosen = usable & exactly
         if chosen.any():
             accuracies = [correct[chosen & (labels == c)].mean() for c in np.unique(labels[chosen])]
             gaps[name] = float(np.mean(accuracies)) - id_accuracy
