@@ -1,0 +1,41 @@
+"""Which device, how many threads, which precision."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from contextlib import AbstractContextManager
+from typing import Any
+
+import torch
+
+from sebra.errors import UsageError
+
+
+def choose_device(name: str = "auto") -> torch.device:
+    """`auto`, `cpu` or `cuda` to a device; asks for a GPU only where there is one."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if name not in ("cpu", "cuda"):
+        raise UsageError(f"--device: {name!r} is not one of auto, cpu, cuda")
+    if name == "cuda" and not torch.cuda.is_available():
+        raise UsageError("--device cuda: no CUDA GPU is visible here; use --device cpu or auto")
+    return torch.device(name)
+
+
+def setup(device: torch.device) -> None:
+    """Threads and matrix precision for a run on `device`."""
+    if device.type == "cpu":
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+        if "OMP_NUM_THREADS" not in os.environ:
+            torch.set_num_threads(max(1, cores or 1))
+    else:
+        torch.set_float32_matmul_precision("high")
+        torch.backends.cudnn.benchmark = True
+
+
+def autocast(device: torch.device) -> AbstractContextManager[Any]:
+    """bf16 on CUDA, plain float32 on a CPU. The weight cache is off so that graphs can be captured."""
+    if device.type == "cuda":
+        return torch.autocast("cuda", dtype=torch.bfloat16, cache_enabled=False)
+    return contextlib.nullcontext()

@@ -1,0 +1,212 @@
+"""Networks: timm backbones, a small one for tiny images, a head over features."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from sebra.errors import UsageError
+
+IMAGENET_MEAN = (0.485, 0.456, 0.406)
+IMAGENET_STD = (0.229, 0.224, 0.225)
+SMALL, LINEAR = "small", "linear"
+
+
+@dataclass(frozen=True)
+class NetworkSpec:
+    """All that is needed to build a network again.
+
+    backbone: a timm name, `small` (convolutions from scratch for tiny images) or `linear` (a head
+    over features). inputs: (3, height, width) or (d,). weights: a file, `hub` or `none`.
+    hidden: width of one hidden layer between features and head; 0 for none.
+    """
+
+    backbone: str
+    inputs: tuple[int, ...]
+    classes: int
+    weights: str = "none"
+    hidden: int = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @staticmethod
+    def from_dict(values: Mapping[str, Any]) -> NetworkSpec:
+        return NetworkSpec(**{**values, "inputs": tuple(values["inputs"])})
+
+
+class Network(nn.Module):
+    """Normalise, embed, classify. Takes raw inputs: uint8 or 0..255 images, or plain features."""
+
+    shift: Tensor
+    scale: Tensor
+
+    def __init__(self, body: nn.Module, width: int, spec: NetworkSpec) -> None:
+        super().__init__()
+        self.spec = spec
+        self.is_image = len(spec.inputs) == 3
+        shape = (1, 3, 1, 1) if self.is_image else (1, spec.inputs[0])
+        mean = (
+            torch.tensor(IMAGENET_MEAN).view(shape) * 255 if self.is_image else torch.zeros(shape)
+        )
+        std = torch.tensor(IMAGENET_STD).view(shape) * 255 if self.is_image else torch.ones(shape)
+        self.register_buffer("shift", mean)
+        self.register_buffer("scale", 1.0 / std)
+        self.body = body
+        self.width = width
+        self.head = nn.Linear(width, spec.classes)
+        # From an undecided start the first things learned are cues, not accidents of the seed.
+        nn.init.zeros_(self.head.weight)
+        nn.init.zeros_(self.head.bias)
+
+    def embed(self, x: Tensor) -> Tensor:
+        """The penultimate representation."""
+        if not x.is_floating_point() or x.dtype != self.shift.dtype:
+            x = x.to(self.shift.dtype)
+        z: Tensor = self.body((x - self.shift) * self.scale)
+        return z
+
+    def classify(self, z: Tensor) -> Tensor:
+        out: Tensor = self.head(z)
+        return out
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.classify(self.embed(x))
+
+    def standardise(self, mean: Tensor, std: Tensor) -> None:
+        """Sets the input normalisation of a network over features.
+
+        Divided by the root of the dimension, so that one learning rate suits 64 and 2,048 features.
+        """
+        std = std * self.spec.inputs[0] ** 0.5
+        self.shift.copy_(mean.view_as(self.shift))
+        self.scale.copy_((1.0 / std.clamp_min(1e-6)).view_as(self.scale))
+
+
+def small_body(width: int = 64) -> tuple[nn.Module, int]:
+    """Four convolutions for images of about 28 to 64 pixels."""
+
+    def block(inputs: int, outputs: int, stride: int) -> list[nn.Module]:
+        return [
+            nn.Conv2d(inputs, outputs, 3, stride=stride, padding=1, bias=False),
+            nn.BatchNorm2d(outputs),
+            nn.ReLU(inplace=True),
+        ]
+
+    layers = [
+        *block(3, width // 2, 2),
+        *block(width // 2, width, 2),
+        *block(width, width, 1),
+        *block(width, 2 * width, 2),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+    ]
+    return nn.Sequential(*layers), 2 * width
+
+
+def build(spec: NetworkSpec, seed: int, weights: Weights | None = None) -> Network:
+    """A fresh network; the same spec, seed and weights give the same numbers."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        if len(spec.inputs) == 1:
+            body, width = _feature_body(spec)
+        elif spec.backbone == SMALL:
+            body, width = small_body()
+        else:
+            body = _timm(spec.backbone)
+            width = int(body.num_features)  # type: ignore[arg-type]
+        network = Network(body, width, spec)
+    if weights is not None:
+        weights.fill(network.body, spec.backbone)
+    return network.to(memory_format=torch.channels_last) if network.is_image else network
+
+
+def _feature_body(spec: NetworkSpec) -> tuple[nn.Module, int]:
+    if spec.hidden == 0:
+        return nn.Identity(), spec.inputs[0]
+    layers = [nn.Linear(spec.inputs[0], spec.hidden), nn.ReLU()]
+    return nn.Sequential(*layers), spec.hidden
+
+
+def _timm(name: str) -> nn.Module:
+    import timm
+
+    if not timm.is_model(name):
+        close = ", ".join(timm.list_models(f"*{name}*")[:5]) or "see timm.list_models()"
+        raise UsageError(f"--backbone: timm has no model {name!r} (near: {close})")
+    model: nn.Module = timm.create_model(name, pretrained=False, num_classes=0)
+    return model
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Backbone weights, read once and poured into every network that is built."""
+
+    source: str  # what the user named
+    digest: str  # identifies the content in cache keys and checkpoints
+    tensors: Mapping[str, Tensor]
+
+    def fill(self, body: nn.Module, backbone: str) -> None:
+        own = body.state_dict()
+        extra = [k for k in self.tensors if k not in own and not _is_head(k)]
+        missing = [
+            k for k in own if k not in self.tensors and not k.endswith("num_batches_tracked")
+        ]
+        wrong = [k for k in own if k in self.tensors and own[k].shape != self.tensors[k].shape]
+        if extra or missing or wrong:
+            first = (wrong or missing or extra)[0]
+            raise UsageError(
+                f"--weights: {self.source} does not fit {backbone}: {len(missing)} tensors missing, "
+                f"{len(extra)} unknown, {len(wrong)} of another shape (first: {first})"
+            )
+        body.load_state_dict({k: v for k, v in self.tensors.items() if k in own}, strict=False)
+
+
+def _is_head(key: str) -> bool:
+    return key.split(".")[0] in ("fc", "head", "classifier")
+
+
+def read_weights(file: str) -> Weights:
+    """Backbone weights from a safetensors file, as float32."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    path = Path(file)
+    if not path.is_file():
+        raise UsageError(f"--weights: no file {file}; give a .safetensors file, `hub` or `none`")
+    try:
+        tensors = load_file(path)
+    except (SafetensorError, OSError) as error:
+        raise UsageError(f"--weights: {file} is not a safetensors file ({error})") from None
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+    floats = {k: v.float() if v.is_floating_point() else v for k, v in tensors.items()}
+    return Weights(file, digest, floats)
+
+
+def hub_weights(backbone: str) -> Weights | None:
+    """timm's pretrained weights, or None where there are none or the hub is out of reach."""
+    if os.environ.get("SEBRA_OFFLINE") == "1":
+        return None
+    import timm
+
+    if not timm.is_model_pretrained(backbone):
+        return None
+    try:
+        model = timm.create_model(backbone, pretrained=True, num_classes=0)
+    except (OSError, RuntimeError, ValueError):  # no network, no such file on the hub
+        return None
+    state = OrderedDict(model.state_dict())
+    digest = hashlib.sha256(repr(sorted((k, tuple(v.shape)) for k, v in state.items())).encode())
+    tag = str(getattr(model, "default_cfg", {}).get("tag", ""))
+    return Weights("hub", f"hub-{backbone}-{tag}-{digest.hexdigest()[:8]}", state)
+
+
+Builder = Callable[[], Network]

@@ -1,0 +1,91 @@
+"""Nested state (dicts, lists, tensors, numbers) to and from one safetensors file, without pickle."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from sebra.errors import UsageError
+
+_TENSOR = "__tensor__"
+_DICT = "__items__"
+
+
+def save(path: Path, state: Any, header: dict[str, Any]) -> None:
+    """Writes `state` and a JSON `header` atomically: a reader sees the old file or the new one."""
+    from safetensors.torch import save_file
+
+    tensors: dict[str, Tensor] = {}
+    skeleton = _flatten(state, tensors)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        meta = {"state": json.dumps(skeleton), "header": json.dumps(header)}
+        save_file(tensors, str(temporary), metadata=meta)
+        with open(temporary, "rb+") as file:
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def load_header(path: Path) -> dict[str, Any]:
+    """The JSON header alone."""
+    return _open(path)[0]
+
+
+def load(path: Path) -> tuple[Any, dict[str, Any]]:
+    """The state (tensors on the CPU) and the header; a damaged file is refused by name."""
+    header, skeleton, tensors = _open(path)
+    try:
+        return _restore(skeleton, tensors), header
+    except (KeyError, TypeError, ValueError) as error:
+        raise UsageError(f"{path}: not a checkpoint of Sebra ({error})") from None
+
+
+def _open(path: Path) -> tuple[dict[str, Any], Any, dict[str, Tensor]]:
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(str(path), framework="pt") as file:
+            meta = file.metadata() or {}
+            header, skeleton = json.loads(meta["header"]), json.loads(meta["state"])
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError, KeyError, ValueError) as error:
+        raise UsageError(f"{path}: not a checkpoint of Sebra ({error})") from None
+    return header, skeleton, tensors
+
+
+def _flatten(value: Any, tensors: dict[str, Tensor]) -> Any:
+    if isinstance(value, Tensor):
+        name = str(len(tensors))
+        # Zero-size and shared tensors would trouble the format: every entry is its own memory.
+        tensors[name] = value.detach().to("cpu", copy=True).contiguous()
+        return {_TENSOR: name}
+    if isinstance(value, dict):
+        return {_DICT: [[_key(k), _flatten(v, tensors)] for k, v in value.items()]}
+    if isinstance(value, (list, tuple)):
+        return [_flatten(v, tensors) for v in value]
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    raise TypeError(f"cannot save a {type(value).__name__} in a checkpoint")
+
+
+def _key(key: Any) -> Any:
+    if isinstance(key, (str, int)):
+        return key
+    raise TypeError(f"cannot save a key of type {type(key).__name__} in a checkpoint")
+
+
+def _restore(value: Any, tensors: dict[str, Tensor]) -> Any:
+    if isinstance(value, dict):
+        if _TENSOR in value:
+            return tensors[value[_TENSOR]]
+        return {k: _restore(v, tensors) for k, v in value[_DICT]}
+    if isinstance(value, list):
+        return [_restore(v, tensors) for v in value]
+    return value

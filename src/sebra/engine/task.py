@@ -1,0 +1,60 @@
+"""What a ranker or a debiasing method gets to see: no attributes, no file names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor
+
+from sebra.engine.networks import Network
+from sebra.loading.augment import Augment
+from sebra.loading.inputs import Inputs
+
+
+@dataclass(frozen=True)
+class Task:
+    """Training data on the device and a way to build networks for it.
+
+    `rows[i]` is the row of `inputs` that holds sample `i`; every index a method handles is a
+    position in `targets`, from 0 to `len(task) - 1`.
+    """
+
+    inputs: Inputs
+    rows: Tensor
+    targets: Tensor
+    classes: int
+    build: Callable[[int], Network]  # seed -> network on the device
+    device: torch.device
+    seed: int
+    augment: Augment = field(default_factory=Augment)
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+    @property
+    def randoms(self) -> int:
+        """Uniform numbers per sample that `batch` needs to augment."""
+        return self.augment.randoms if self.inputs.is_image else 0
+
+    def batch(self, index: Tensor, rand: Tensor | None = None) -> Tensor:
+        """The content of samples `index`, augmented when random numbers are given."""
+        x = self.inputs.batch(self.rows[index])
+        if rand is not None and self.randoms:
+            x = self.augment(x, rand)
+        return x
+
+    def network(self, offset: int = 0) -> Network:
+        """A fresh network; another `offset` gives another initialisation."""
+        return self.build(self.seed * 1009 + offset)
+
+    def generator(self, offset: int = 0) -> torch.Generator:
+        """Random numbers for draws. Always on the CPU: the same draws whatever the device."""
+        generator = torch.Generator()
+        generator.manual_seed(self.seed * 7919 + offset)
+        return generator
+
+    def subset(self, index: Tensor) -> Task:
+        """The same task on these samples only."""
+        return replace(self, rows=self.rows[index], targets=self.targets[index])

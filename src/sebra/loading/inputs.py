@@ -1,0 +1,88 @@
+"""The content of every sample, indexable by row on the device."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from sebra.samples.table import FeatureArray, ImageArray
+
+_COPY_ROWS_BYTES = 256 * 2**20
+
+
+class Inputs:
+    """Images (uint8, n x h x w x 3) or features (n x d floats) of every sample of a data set.
+
+    On a GPU the array is copied to the device when it takes less than `share` of the free memory,
+    else batches are streamed from the memory map through pinned memory. On a CPU the memory map
+    itself is indexed, so that pages belong to the file and not to the process.
+    """
+
+    def __init__(
+        self, content: ImageArray | FeatureArray, device: torch.device, share: float = 0.5
+    ) -> None:
+        self.is_image = isinstance(content, ImageArray)
+        array = content.pixels if isinstance(content, ImageArray) else content.values
+        self._array = array
+        self._rows = torch.from_numpy(np.ascontiguousarray(content.rows))
+        self._identity = bool(
+            len(content.rows) == len(array) and (content.rows == np.arange(len(array))).all()
+        )
+        self.device = device
+        self.shape: tuple[int, ...] = tuple(array.shape[1:])
+        self.resident = device.type == "cpu" or _fits(array, len(content.rows), device, share)
+        self._tensor: Tensor | None = None
+        if device.type == "cpu":
+            self._tensor = _as_tensor(array)
+        elif self.resident:
+            self._tensor = _copy_to_device(array, content.rows, self._identity, device)
+            self._identity = True
+        self._rows = self._rows.to(device if self.resident else "cpu")
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def batch(self, rows: Tensor) -> Tensor:
+        """Rows of the data set as one batch on the device; images as n x 3 x h x w, channels last."""
+        if self._tensor is not None:
+            where = rows if self._identity else self._rows[rows]
+            out = self._tensor.index_select(0, where)
+        else:
+            where = self._rows[rows.cpu()]
+            host = torch.from_numpy(self._array[where.numpy()])
+            out = host.pin_memory().to(self.device, non_blocking=True)
+        return out.permute(0, 3, 1, 2) if self.is_image else out
+
+
+def _as_tensor(array: npt.NDArray[Any]) -> Tensor:
+    if not array.flags.writeable:
+        # A copy-on-write view keeps the file untouched and spares torch's warning.
+        if isinstance(array, np.memmap) and array.filename is not None:
+            array = np.memmap(
+                array.filename, dtype=array.dtype, mode="c", offset=array.offset, shape=array.shape
+            )
+        else:
+            array = array.copy()
+    return torch.from_numpy(array)
+
+
+def _fits(array: npt.NDArray[Any], rows: int, device: torch.device, share: float) -> bool:
+    free, _ = torch.cuda.mem_get_info(device)
+    return rows * array[:1].nbytes <= share * free
+
+
+def _copy_to_device(
+    array: npt.NDArray[Any], rows: npt.NDArray[np.int64], identity: bool, device: torch.device
+) -> Tensor:
+    dtype = torch.from_numpy(np.empty(0, dtype=array.dtype)).dtype
+    out = torch.empty((len(rows), *array.shape[1:]), dtype=dtype, device=device)
+    step = max(1, _COPY_ROWS_BYTES // max(1, array[:1].nbytes))
+    for start in range(0, len(rows), step):
+        stop = min(len(rows), start + step)
+        block = array[start:stop] if identity else array[rows[start:stop]]
+        out[start:stop] = torch.from_numpy(np.ascontiguousarray(block)).to(device)
+    return out

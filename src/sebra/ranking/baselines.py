@@ -1,0 +1,46 @@
+"""Rankings to compare with: the first epoch over the threshold in plain training, and chance."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from sebra.engine.session import Session
+from sebra.engine.task import Task
+from sebra.ranking.ranking import Monitor, RankResult
+from sebra.ranking.sebra import SebraConfig, SebraRanker
+
+
+@dataclass(frozen=True)
+class ErmConfig(SebraConfig):
+    """Plain training: no upweighting, nobody set aside, whole epochs (the paper's ablation row 1)."""
+
+    use_u: bool = False
+    use_v: bool = False
+    resolution: str = "epoch"
+
+
+class ErmRanker(SebraRanker):
+    """Bucket = first epoch in which a sample's p_y passes the threshold under plain training."""
+
+    config_class = ErmConfig
+
+
+@dataclass(frozen=True)
+class RandomConfig:
+    """No settings: the seed decides."""
+
+
+class RandomRanker:
+    """A uniformly random order, one bucket per sample."""
+
+    config_class = RandomConfig
+
+    def __init__(self, config: RandomConfig) -> None:
+        self.config = config
+
+    def rank(self, task: Task, session: Session, monitor: Monitor) -> RankResult:
+        order = torch.randperm(len(task), generator=task.generator()).numpy()
+        return RankResult(bucket=order.astype(np.int64), score=np.zeros(len(task)))

@@ -1,0 +1,187 @@
+"""The result of ranking: a table of samples, most spurious first within each class."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from sebra.errors import UsageError
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import torch
+
+    from sebra.engine.session import Session
+    from sebra.engine.task import Task
+
+Array = npt.NDArray[Any]
+COLUMNS = ("id", "label", "rank", "bucket", "spuriosity")
+
+
+@dataclass(frozen=True)
+class RankResult:
+    """What a ranker returns, one entry per training sample.
+
+    bucket: smaller = learned earlier = more spurious. score: orders samples inside a bucket,
+    larger = more spurious. stages: alignment with each discovered bias, higher = follows it.
+    """
+
+    bucket: Array
+    score: Array
+    stages: Mapping[str, Array] = field(default_factory=dict)
+    noise: Array | None = None
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Monitor(Protocol):
+    """Is told of every round; keeps the history. Rankers never see what it measures."""
+
+    def round(
+        self,
+        number: int,
+        network: torch.nn.Module | None,
+        loss: float,
+        learned: torch.Tensor,
+    ) -> None: ...
+    def state_dict(self) -> dict[str, Any]: ...
+    def load_state_dict(self, state: dict[str, Any]) -> None: ...
+
+
+class Blind:
+    """A monitor that keeps nothing."""
+
+    def round(
+        self, number: int, network: torch.nn.Module | None, loss: float, learned: torch.Tensor
+    ) -> None:
+        pass
+
+    def state_dict(self) -> dict[str, Any]:
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        pass
+
+
+class Ranker(Protocol):
+    """Orders the training samples of a task by spuriosity."""
+
+    def rank(self, task: Task, session: Session, monitor: Monitor) -> RankResult: ...
+
+
+def ranks_within_classes(bucket: Array, score: Array, labels: Array) -> Array:
+    """0 = most spurious of its class, no ties: by bucket, then falling score, then position."""
+    order = np.lexsort((np.arange(len(labels)), -score, bucket, labels))
+    counts = np.bincount(labels[order], minlength=int(labels.max()) + 1 if len(labels) else 0)
+    starts = np.concatenate([[0], np.cumsum(counts)[:-1]]).astype(np.int64)
+    rank = np.empty(len(labels), dtype=np.int64)
+    rank[order] = np.arange(len(labels)) - starts[labels[order]]
+    return rank
+
+
+def spuriosity_of(rank: Array, labels: Array) -> Array:
+    """1 for the most spurious sample of a class, 0 for the least, falling evenly with rank."""
+    last = np.maximum(np.bincount(labels, minlength=int(labels.max()) + 1) - 1, 1)
+    return 1.0 - rank / last[labels]
+
+
+class Ranking:
+    """Every training sample with its rank; `.table` is a pandas DataFrame.
+
+    Row order is that of the training split. `details` is what the run knows about it.
+    """
+
+    def __init__(self, table: pd.DataFrame, details: Mapping[str, Any] | None = None) -> None:
+        self.table = table
+        self.details: dict[str, Any] = dict(details or {})
+        self.folder: Path | None = None
+        self.data: str = ""
+
+    @classmethod
+    def from_result(
+        cls, result: RankResult, ids: Array, labels: Array, classes: tuple[str, ...]
+    ) -> Ranking:
+        import pandas as pd
+
+        rank = ranks_within_classes(result.bucket, result.score, labels)
+        columns: dict[str, Any] = {
+            "id": ids.astype(object),
+            "label": np.asarray(classes, dtype=object)[labels],
+            "rank": rank,
+            "bucket": result.bucket.astype(np.int64),
+            "spuriosity": spuriosity_of(rank, labels).astype(np.float64),
+        }
+        columns.update({k: v.astype(np.float64) for k, v in result.stages.items()})
+        if result.noise is not None:
+            columns["noise"] = result.noise.astype(np.float64)
+        return cls(pd.DataFrame(columns), result.details)
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    @property
+    def stages(self) -> list[str]:
+        """Names of the alignment columns, strongest bias first."""
+        return [c for c in self.table.columns if str(c).startswith("stage_")]
+
+    @property
+    def buckets(self) -> int:
+        """How many buckets hold at least one sample."""
+        return int(self.table["bucket"].nunique())
+
+    def save(self, path: Path) -> None:
+        """Writes the table as Parquet, atomically."""
+        import os
+
+        temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+        try:
+            self.table.to_parquet(temporary, index=False)
+            os.replace(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Ranking:
+        """A ranking from a run folder or a Parquet file."""
+        import pandas as pd
+
+        where = Path(path)
+        file = where / "ranking.parquet" if where.is_dir() else where
+        if not file.is_file():
+            raise UsageError(f"{path}: no ranking.parquet here; give a rank run or a parquet file")
+        try:
+            table = pd.read_parquet(file)
+        except Exception as error:  # pyarrow raises many kinds for a file that is not Parquet
+            raise UsageError(f"{file}: not a Parquet file ({error})".splitlines()[0]) from None
+        missing = [c for c in COLUMNS if c not in table.columns]
+        if missing:
+            raise UsageError(f"{file}: not a ranking, columns missing: {', '.join(missing)}")
+        ranking = cls(table)
+        ranking.folder = where if where.is_dir() else None
+        return ranking
+
+    def aligned_to(self, ids: Array) -> pd.DataFrame:
+        """The rows for these ids, in this order; refuses a ranking of other data."""
+        table = self.table.set_index("id")
+        known = table.index
+        missing = [i for i in ids if i not in known]
+        if missing:
+            raise UsageError(
+                f"--ranking: {len(missing)} of {len(ids)} training samples are not in the ranking "
+                f"(first: {missing[0]}); it was made from other data"
+            )
+        if not known.is_unique:
+            raise UsageError("--ranking: ids are not unique in the ranking")
+        return table.loc[ids].reset_index()
+
+    def _repr_html_(self) -> str:
+        head = self.table.sort_values(["label", "rank"]).groupby("label").head(3)
+        shown: str = head.to_html(index=False, escape=True)
+        return (
+            f"<p><b>Ranking</b> of {len(self)} samples, {self.table['label'].nunique()} classes, "
+            f"{self.buckets} buckets; the most spurious of each class:</p>{shown}"
+        )

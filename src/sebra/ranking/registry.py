@@ -1,0 +1,22 @@
+"""Rankers by name. A name is imported only when it is used."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from sebra.errors import UsageError
+
+RANKERS: dict[str, tuple[str, str]] = {
+    "sebra": ("sebra.ranking.sebra", "SebraRanker"),
+    "erm": ("sebra.ranking.baselines", "ErmRanker"),
+    "random": ("sebra.ranking.baselines", "RandomRanker"),
+}
+
+
+def ranker_class(name: str) -> Any:
+    """The ranker class registered under `name`; it has `config_class`."""
+    if name not in RANKERS:
+        raise UsageError(f"--method: no ranker {name!r}; choose from {', '.join(RANKERS)}")
+    module, attribute = RANKERS[name]
+    return getattr(import_module(module), attribute)

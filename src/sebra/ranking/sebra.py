@@ -1,0 +1,180 @@
+"""Self-guided bias ranking: upweight, train, select, rank (paper, section 3 and Algorithm 1)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from sebra.engine.session import Session
+from sebra.engine.step import (
+    TrainStep,
+    drawn,
+    label_probability,
+    make_optimizer,
+    set_lr,
+    shuffled,
+    train_epoch,
+)
+from sebra.engine.task import Task
+from sebra.errors import UsageError
+from sebra.loading.augment import Augment
+from sebra.ranking.formulas import is_learned, p_critical_of, upweight, weighted_loss
+from sebra.ranking.pace import Pace, Snapshot
+from sebra.ranking.ranking import Monitor, RankResult
+
+
+@dataclass(frozen=True)
+class SebraConfig:
+    """Settings of the ranking; defaults are the paper's for UrbanCars (its Table 7).
+
+    p_critical, or lam (then p_critical is its upper root): the selection threshold.
+    beta: strength of the upweighting u = p^(1/beta). epochs: R, the largest rank.
+    draws: `full` draws N samples per epoch with replacement from the unlearned ones (the published
+    runs), `remaining` each unlearned sample once. resolution: `epoch` selects once per epoch, as
+    the paper does; `auto` selects more often, or takes smaller steps, when a round would learn more
+    than max_share of all samples. flip, crop: augmentation of training batches (mirroring; the
+    least area of a random resized crop). use_u, use_v: ablation switches.
+    """
+
+    p_critical: float = 0.75
+    lam: float | None = None
+    beta: float = 1.25
+    epochs: int = 50
+    draws: str = "full"
+    resolution: str = "auto"
+    max_share: float = 0.25
+    optimizer: str = "sgd"
+    lr: float = 1e-3
+    momentum: float = 0.1
+    weight_decay: float = 1e-3
+    batch: int = 128
+    flip: bool = True
+    crop: float = 1.0
+    use_u: bool = True
+    use_v: bool = True
+
+    def __post_init__(self) -> None:
+        checks = {
+            "p_critical": 0 < self.p_critical < 1,
+            "beta": self.beta > 0,
+            "epochs": self.epochs >= 1,
+            "draws": self.draws in ("full", "remaining"),
+            "resolution": self.resolution in ("auto", "epoch"),
+            "max_share": 0 < self.max_share <= 1,
+            "optimizer": self.optimizer in ("sgd", "adam", "adamw"),
+            "lr": self.lr > 0,
+            "batch": self.batch >= 1,
+            "crop": 0 < self.crop <= 1,
+        }
+        for name, good in checks.items():
+            if not good:
+                raise UsageError(f"--set {name}={getattr(self, name)!r}: not a valid value")
+        if self.lam is not None:
+            object.__setattr__(self, "p_critical", p_critical_of(self.lam, self.beta))
+
+
+class SebraRanker:
+    """Ranks by the order in which samples are learned when learned ones are set aside."""
+
+    config_class = SebraConfig
+    phase = "rank"
+
+    def __init__(self, config: SebraConfig) -> None:
+        self.config = config
+
+    def rank(self, task: Task, session: Session, monitor: Monitor) -> RankResult:
+        cfg = self.config
+        run = _Rounds(cfg, replace(task, augment=Augment(cfg.flip, cfg.crop)), monitor)
+        rounds = cfg.epochs * (4 if run.pace.adaptive else 1)
+        used = 0
+        for t in session.phase(self.phase, rounds, run.state):
+            loss = run.round(t)
+            used = t + 1
+            monitor.round(t, run.network, loss, run.bucket >= 0)
+            if bool((run.bucket >= 0).all()) or run.pace.epochs_spent >= cfg.epochs:
+                break
+        run.close(used)
+        if run.pace.adaptive and run.shrunk:
+            session.note(
+                "resolution: a whole epoch would have learned more than "
+                f"{cfg.max_share:.0%} of the samples at once, so selection moved inside the epoch "
+                f"(shortest round {run.shrunk} of {run.pace.full} steps); "
+                "--set resolution=epoch keeps whole epochs"
+            )
+        details = {"rounds": used, "epochs": run.pace.epochs_spent, "learned": run.learned_share}
+        return RankResult(run.bucket.cpu().numpy(), run.score.cpu().numpy(), details=details)
+
+
+class _Rounds:
+    """The state that the rounds of the algorithm advance."""
+
+    def __init__(self, cfg: SebraConfig, task: Task, monitor: Monitor) -> None:
+        self.cfg, self.task = cfg, task
+        n = len(task)
+        self.network = task.network()
+        self.network.train()
+        self.optimizer = make_optimizer(
+            self.network, cfg.optimizer, cfg.lr, cfg.weight_decay, cfg.momentum
+        )
+        self.generator = task.generator()
+        self.bucket = torch.full((n,), -1, dtype=torch.long, device=task.device)
+        self.score = torch.zeros(n, device=task.device)  # u as of the selection
+        self.batch = min(cfg.batch, n)
+        adaptive = cfg.resolution == "auto" and cfg.use_v
+        self.pace = Pace(-(-n // self.batch), n, cfg.max_share, cfg.lr, adaptive)
+        self.step = TrainStep(
+            self.network, self.optimizer, self._loss, task.device, randoms=task.randoms
+        )
+        self.shrunk = 0
+        self.learned_share = 0.0
+        self.state: dict[str, Any] = {
+            "network": self.network,
+            "optimizer": self.optimizer,
+            "generator": self.generator,
+            "bucket": self.bucket,
+            "score": self.score,
+            "pace": self.pace.state,
+            "monitor": monitor,
+        }
+
+    def _loss(self, index: Tensor, rand: Tensor) -> Tensor:
+        logits = self.network(self.task.batch(index, rand))
+        return weighted_loss(logits, self.task.targets[index], self.cfg.beta, self.cfg.use_u)
+
+    def round(self, t: int) -> float:
+        """Train on the unlearned, select, rank; repeated with a smaller step if it learned too much."""
+        set_lr(self.optimizer, self.cfg.lr * self.pace.rate_share)
+        everyone = torch.arange(len(self.task))
+        while True:
+            left = (self.bucket < 0).nonzero().squeeze(1)
+            pool = left.cpu() if self.cfg.use_v else everyone
+            before = Snapshot(self.network, self.optimizer) if self.pace.adaptive else None
+            order = self._order(pool)
+            loss = train_epoch(self.step, order, self.generator)
+            p = label_probability(self.network, self.task, left)
+            learned = is_learned(p, self.cfg.p_critical)
+            count = int(learned.sum())
+            if before is None or self.pace.accepts(count, len(left), self.optimizer):
+                break
+            before.restore()
+            self.shrunk = min(self.shrunk or self.pace.full, self.pace.steps)
+        self.pace.spend(len(order))
+        self.bucket[left[learned]] = t
+        self.score[left] = upweight(p, self.cfg.beta)
+        self.learned_share = float((self.bucket >= 0).float().mean())
+        self.pace.lengthen(count, self.optimizer)
+        return loss
+
+    def _order(self, pool: Tensor) -> Tensor:
+        if self.cfg.draws == "full":
+            order = drawn(pool, len(self.task), self.batch, self.generator)
+        else:
+            order = shuffled(pool, self.batch, self.generator)
+        return order[: self.pace.steps]
+
+    def close(self, rounds: int) -> None:
+        """Whatever was never learned forms the last bucket, ordered the same way."""
+        self.bucket[self.bucket < 0] = rounds

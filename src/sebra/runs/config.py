@@ -1,0 +1,111 @@
+"""From presets and `--set key=value` to one frozen configuration per method."""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from sebra.errors import UsageError
+
+PRESETS = Path(__file__).parent / "presets"
+# Fields that say how a network is stepped. A preset's values belong to fine-tuning: a head over
+# frozen features keeps its own.
+STEP_FIELDS = frozenset({"optimizer", "lr", "momentum", "weight_decay", "batch"})
+
+Config = TypeVar("Config")
+
+
+def preset_names() -> list[str]:
+    """Every preset that ships, as `folder/name`, without the ones that belong to a mode."""
+    found = (p.relative_to(PRESETS).with_suffix("").as_posix() for p in PRESETS.rglob("*.toml"))
+    return sorted(n for n in found if not n.startswith("mode/"))
+
+
+def read_preset(name: str) -> dict[str, Any]:
+    """A preset that ships by name, or a TOML file by path."""
+    try:
+        import tomllib
+    except ImportError:  # Python 3.10
+        import tomli as tomllib  # type: ignore[no-redef]
+    shipped = PRESETS / f"{name}.toml"
+    path = shipped if shipped.is_file() and ".." not in name else Path(name)
+    if not path.is_file():
+        raise UsageError(f"--preset: no preset {name!r}; there are {', '.join(preset_names())}")
+    try:
+        return dict(tomllib.loads(path.read_text(encoding="utf-8")))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"--preset: {path} is not TOML ({error})") from None
+
+
+def build_config(
+    kind: type[Config],
+    role: str,
+    method: str,
+    mode: str,
+    preset: str | None = None,
+    overrides: Sequence[str] = (),
+) -> Config:
+    """A method's configuration: its defaults, then the mode's, then the preset's, then `--set`.
+
+    role: `rank` or `debias`. mode: `features`, `finetune` or `scratch`.
+    """
+    values: dict[str, Any] = {}
+    values.update(_section(read_preset(f"mode/{mode}"), role, method, kind))
+    if preset is not None:
+        chosen = _section(read_preset(preset), role, method, kind)
+        if mode == "features":
+            chosen = {k: v for k, v in chosen.items() if k not in STEP_FIELDS}
+        values.update(chosen)
+    values.update(parse_overrides(kind, overrides))
+    return kind(**values)
+
+
+def _section(preset: Mapping[str, Any], role: str, method: str, kind: Any) -> dict[str, Any]:
+    """Values for one method: those of its role that it has fields for, then its own section."""
+    fields = {f.name for f in dataclasses.fields(kind)}
+    section = preset.get(role, {})
+    shared = {k: v for k, v in section.items() if not isinstance(v, Mapping) and k in fields}
+    own = section.get(method, {})
+    unknown = [k for k in own if k not in fields]
+    if unknown:
+        raise UsageError(f"preset: {role}.{method} has no setting {unknown[0]!r}")
+    return {**shared, **own}
+
+
+def parse_overrides(kind: Any, overrides: Sequence[str]) -> dict[str, Any]:
+    """`key=value` texts to typed values of the dataclass's fields."""
+    hints = typing.get_type_hints(kind)
+    fields = [f.name for f in dataclasses.fields(kind)]
+    out: dict[str, Any] = {}
+    for text in overrides:
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise UsageError(f"--set {text}: write key=value")
+        if key not in fields:
+            known = ", ".join(fields) or "none"
+            raise UsageError(f"--set {key}: no such setting; {kind.__name__} has {known}")
+        try:
+            out[key] = _parse(value, hints[key])
+        except ValueError:
+            raise UsageError(f"--set {text}: {value!r} is not a valid {key}") from None
+    return out
+
+
+def _parse(value: str, hint: Any) -> Any:
+    if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union:
+        if value.lower() in ("none", ""):
+            return None
+        hint = next(h for h in typing.get_args(hint) if h is not type(None))
+    if hint is bool:
+        if value.lower() not in ("true", "false", "1", "0", "yes", "no"):
+            raise ValueError(value)
+        return value.lower() in ("true", "1", "yes")
+    if hint is int:
+        return int(value)
+    if hint is float:
+        return float(value)
+    return value

@@ -1,0 +1,160 @@
+"""A run folder: what a command leaves behind, written so that no file is ever half there."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import os
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from sebra.errors import UsageError
+from sebra.samples.table import Fault
+
+CONFIG, METRICS, RANKING, HISTORY = (
+    "config.toml",
+    "metrics.json",
+    "ranking.parquet",
+    "history.parquet",
+)
+QUARANTINE, REPORT, CHECKPOINT = "quarantine.csv", "report.html", "checkpoint"
+
+
+class RunFolder:
+    """Writes and reads the files of one run."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @classmethod
+    def create(cls, out: str | None, command: str, resume: bool = False) -> RunFolder:
+        """The folder for a new run, or with `resume` the one to go on with; checked to be writable."""
+        path = Path(out) if out else _latest(command) if resume else _fresh(command)
+        if path.is_dir() and any(path.iterdir()) and not _is_run(path):
+            raise UsageError(f"--out: {path} holds other files; choose a new or an empty folder")
+        if resume and not (path / CHECKPOINT).is_dir() and not (path / METRICS).is_file():
+            raise UsageError(f"--resume: {path} has no checkpoint; start without --resume")
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            probe = path / f".probe.{os.getpid()}.tmp"
+            probe.write_bytes(b"")
+            probe.unlink()
+        except OSError as error:
+            raise UsageError(f"--out: cannot write to {path} ({error.strerror})") from None
+        return cls(path)
+
+    @classmethod
+    def open(cls, path: str) -> RunFolder:
+        """An existing run."""
+        if not Path(path).is_dir() or not _is_run(Path(path)):
+            raise UsageError(f"{path}: not a run folder (no {CONFIG} in it)")
+        return cls(Path(path))
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.path / CHECKPOINT
+
+    def has(self, name: str) -> bool:
+        return (self.path / name).is_file()
+
+    def write_text(self, name: str, text: str) -> Path:
+        target = self.path / name
+        temporary = target.with_name(f".{name}.{os.getpid()}.tmp")
+        try:
+            with open(temporary, "w", encoding="utf-8", newline="") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, target)
+        finally:
+            temporary.unlink(missing_ok=True)
+        return target
+
+    def write_metrics(self, metrics: Mapping[str, Any]) -> None:
+        self.write_text(METRICS, json.dumps(clean(metrics), indent=2, allow_nan=False) + "\n")
+
+    def read_metrics(self) -> dict[str, Any]:
+        if not self.has(METRICS):
+            raise UsageError(f"{self.path}: no {METRICS}; the run is not finished")
+        loaded: dict[str, Any] = json.loads((self.path / METRICS).read_text(encoding="utf-8"))
+        return loaded
+
+    def write_config(self, config: Mapping[str, Any]) -> None:
+        import tomli_w
+
+        self.write_text(CONFIG, tomli_w.dumps(_without_none(config)))
+
+    def read_config(self) -> dict[str, Any]:
+        try:
+            import tomllib
+        except ImportError:  # Python 3.10
+            import tomli as tomllib  # type: ignore[no-redef]
+        return dict(tomllib.loads((self.path / CONFIG).read_text(encoding="utf-8")))
+
+    def write_history(self, rows: list[dict[str, Any]]) -> None:
+        import pandas as pd
+
+        temporary = self.path / f".{HISTORY}.{os.getpid()}.tmp"
+        try:
+            pd.DataFrame(rows).to_parquet(temporary, index=False)
+            os.replace(temporary, self.path / HISTORY)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+    def write_quarantine(self, faults: Iterable[Fault]) -> None:
+        text = io.StringIO()
+        writer = csv.writer(text)
+        writer.writerow(["id", "reason"])
+        writer.writerows([f.id, f.reason] for f in faults)
+        self.write_text(QUARANTINE, text.getvalue())
+
+
+def clean(value: Any) -> Any:
+    """JSON-able: numpy scalars to Python's, absent figures (NaN) dropped, tuples to lists."""
+    if isinstance(value, Mapping):
+        pairs = ((str(k), clean(v)) for k, v in value.items())
+        return {k: v for k, v in pairs if not _absent(v)}
+    if isinstance(value, (list, tuple)):
+        return [clean(v) for v in value]
+    if hasattr(value, "item") and not isinstance(value, (str, bytes)):
+        value = value.item()
+    return value
+
+
+def _absent(value: Any) -> bool:
+    return isinstance(value, float) and not math.isfinite(value)
+
+
+def _without_none(config: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        k: _without_none(v) if isinstance(v, Mapping) else list(v) if isinstance(v, tuple) else v
+        for k, v in config.items()
+        if v is not None
+    }
+
+
+def _is_run(path: Path) -> bool:
+    return (path / CONFIG).is_file() or (path / CHECKPOINT).is_dir()
+
+
+def _fresh(command: str) -> Path:
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    path = Path("runs") / f"{command}-{stamp}"
+    number = 1
+    while path.exists():
+        number += 1
+        path = Path("runs") / f"{command}-{stamp}-{number}"
+    return path
+
+
+def _latest(command: str) -> Path:
+    found = sorted(Path("runs").glob(f"{command}-*/{CHECKPOINT}"), key=lambda p: p.stat().st_mtime)
+    if not found:
+        raise UsageError(
+            f"--resume: no unfinished {command} run under runs/; give its folder by --out"
+        )
+    return found[-1].parent

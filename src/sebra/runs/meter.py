@@ -1,0 +1,75 @@
+"""Wall-clock seconds per phase and peak memory of a run."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+_STATUS = Path("/proc/self/status")
+_PERIOD_SECONDS = 0.1
+
+
+class Meter:
+    """Measures a run: `with meter.phase("decode"): …`; memory is sampled in the background.
+
+    `peak_memory_mib` is anonymous memory: what the process itself holds, without the pages of
+    mapped files, which the system may drop at any time.
+    """
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._start = time.perf_counter()
+        self._peak_mib = 0.0
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+
+    @contextlib.contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
+
+    def result(self) -> dict[str, Any]:
+        """The figures for `metrics.json`; stops the sampling."""
+        self._stop.set()
+        self._thread.join()
+        self._peak_mib = max(self._peak_mib, _anonymous_mib())
+        total = time.perf_counter() - self._start
+        rounded = {k: round(v, 3) for k, v in {**self.seconds, "total": total}.items()}
+        out: dict[str, Any] = {"seconds": rounded, "peak_memory_mib": round(self._peak_mib, 1)}
+        gpu = _gpu_mib()
+        if gpu is not None:
+            out["peak_gpu_memory_mib"] = gpu
+        return out
+
+    def _watch(self) -> None:
+        while not self._stop.wait(_PERIOD_SECONDS):
+            self._peak_mib = max(self._peak_mib, _anonymous_mib())
+
+
+def _anonymous_mib() -> float:
+    try:
+        for line in _STATUS.read_text(encoding="ascii").splitlines():
+            if line.startswith("RssAnon:"):
+                return int(line.split()[1]) / 1024
+    except OSError:
+        pass
+    import psutil
+
+    return float(psutil.Process().memory_info().rss) / 2**20
+
+
+def _gpu_mib() -> float | None:
+    import sys
+
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_available() or not torch.cuda.is_initialized():
+        return None
+    return round(float(torch.cuda.max_memory_allocated()) / 2**20, 1)

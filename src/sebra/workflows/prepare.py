@@ -1,0 +1,244 @@
+"""From DATA and the run's settings to tasks on a device."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from sebra.engine import networks
+from sebra.engine.device import choose_device, setup
+from sebra.engine.features import extract_features, moments
+from sebra.engine.networks import LINEAR, SMALL, Network, NetworkSpec, Weights
+from sebra.engine.session import Session
+from sebra.engine.task import Task
+from sebra.errors import UsageError
+from sebra.loading.decode import auto_size, load_images
+from sebra.loading.inputs import Inputs
+from sebra.runs.meter import Meter
+from sebra.samples.open import open_samples
+from sebra.samples.table import Fault, FeatureArray, ImageArray, Samples
+
+MODES = ("auto", "features", "finetune")
+DEFAULT_BACKBONE = "resnet18"
+TINY_PIXELS = 64  # images up to this side go to the small network from scratch
+
+
+@dataclass(frozen=True)
+class Source:
+    """Which data, which network, which device: the options that all long commands share."""
+
+    data: str
+    seed: int = 0
+    device: str = "auto"
+    mode: str = "auto"
+    backbone: str | None = None
+    weights: str | None = None
+    image_size: int | None = None
+    attributes: tuple[str, ...] | None = None
+    exclude: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        return {k: v for k, v in vars(self).items() if v is not None}
+
+
+@dataclass
+class Prepared:
+    """A data set with its splits put on the device when they are first asked for."""
+
+    source: Source
+    samples: Samples
+    device: torch.device
+    mode: str  # features, finetune or scratch
+    backbone: str
+    weights: Weights | None
+    image_size: int | None
+    session: Session
+    meter: Meter
+    _splits: dict[str, tuple[Samples, Inputs]] = field(default_factory=dict)
+    _moments: tuple[torch.Tensor, torch.Tensor] | None = None
+
+    @property
+    def faults(self) -> tuple[Fault, ...]:
+        return self.samples.faults
+
+    def split(self, name: str) -> tuple[Samples, Inputs]:
+        """The readable samples of a split and their content on the device."""
+        if name not in self._splits:
+            self._splits[name] = self._load(name)
+        return self._splits[name]
+
+    def task(self, name: str = "train") -> Task:
+        """A split as a task; attributes stay behind."""
+        samples, inputs = self.split(name)
+        if self.mode == "features" and self._moments is None:
+            self._moments = moments(self.split("train")[1])
+        return Task(
+            inputs=inputs,
+            rows=torch.arange(len(samples), device=self.device),
+            targets=torch.from_numpy(samples.labels).to(self.device),
+            classes=len(samples.classes),
+            build=self.build,
+            device=self.device,
+            seed=self.source.seed,
+        )
+
+    def build(self, seed: int, hidden: int = 0) -> Network:
+        """A fresh network of the run's kind on the device."""
+        return build_network(self.spec(hidden), seed, self.weights, self._moments, self.device)
+
+    def spec(self, hidden: int = 0) -> NetworkSpec:
+        samples, inputs = self.split("train")
+        classes = len(samples.classes)
+        if self.mode == "features":
+            return NetworkSpec(LINEAR, (inputs.shape[0],), classes, hidden=hidden)
+        height, width, _ = inputs.shape
+        source = self.weights.source if self.weights else "none"
+        return NetworkSpec(self.backbone, (3, height, width), classes, weights=source)
+
+    def _load(self, name: str) -> tuple[Samples, Inputs]:
+        part = self.samples.take(self.samples.rows(name))
+        if len(part) == 0:
+            raise UsageError(f"{self.source.data}: has no {name} split")
+        if isinstance(part.content, FeatureArray):
+            return part, Inputs(part.content, self.device)
+        part, images = self._decode(part, name)
+        inputs = Inputs(images, self.device)
+        if self.mode != "features":
+            return part, inputs
+        features = self._extract(images, inputs, name)
+        return part, Inputs(features, self.device)
+
+    def _decode(self, part: Samples, name: str) -> tuple[Samples, ImageArray]:
+        show = _Bar(self.session, f"decode {name}", len(part))
+        with self.meter.phase("decode"), show:
+            known = len(part.faults)
+            part, images = load_images(part, self.image_size, show.update)
+        new = part.faults[known:]
+        if new:
+            self.samples = self.samples.without(new)
+            self.session.note(f"{len(new)} unreadable images of {name} set aside (quarantine.csv)")
+        return part, images
+
+    def _extract(self, images: ImageArray, inputs: Inputs, name: str) -> FeatureArray:
+        height, width, _ = inputs.shape
+        spec = NetworkSpec(self.backbone, (3, height, width), 1)
+        show = _Bar(self.session, f"features {name}", len(inputs))
+        with self.meter.phase("features"), show:
+            network = networks.build(spec, 0, self.weights).to(self.device)
+            return extract_features(network, self.weights, inputs, _key(images), show.update)
+
+
+def build_network(
+    spec: NetworkSpec,
+    seed: int,
+    weights: Weights | None,
+    moments_: tuple[torch.Tensor, torch.Tensor] | None,
+    device: torch.device,
+) -> Network:
+    network = networks.build(spec, seed, weights).to(device)
+    if moments_ is not None and not network.is_image:
+        network.standardise(*moments_)
+    return network
+
+
+def prepare(
+    source: Source, session: Session, meter: Meter, samples: Samples | None = None
+) -> Prepared:
+    """Opens DATA, settles mode, backbone and weights, and says what it chose."""
+    if source.mode not in MODES:
+        raise UsageError(f"--mode: {source.mode!r} is not one of {', '.join(MODES)}")
+    device = choose_device(source.device)
+    setup(device)
+    if samples is None:
+        samples = open_samples(source.data, source.attributes)
+    if source.exclude is not None:
+        from sebra.samples.marks import apply_marks
+
+        samples = apply_marks(samples, source.exclude)
+    if samples.kind == "features":
+        if source.mode == "finetune":
+            raise UsageError(f"--mode finetune: {source.data} holds features, not images")
+        if source.backbone is not None or source.weights is not None:
+            raise UsageError(f"--backbone, --weights: {source.data} holds features, not images")
+        return Prepared(source, samples, device, "features", LINEAR, None, None, session, meter)
+    size = source.image_size or auto_size(samples.take(samples.rows("train")))
+    backbone, weights, mode = _network_choice(source, size, device, session)
+    session.note(
+        f"mode {'features' if mode == 'features' else 'finetune'}: {backbone} "
+        f"({'pretrained' if weights else 'from scratch'}) at {size} px on {device.type}"
+    )
+    return Prepared(source, samples, device, mode, backbone, weights, size, session, meter)
+
+
+def _network_choice(
+    source: Source, size: int, device: torch.device, session: Session
+) -> tuple[str, Weights | None, str]:
+    backbone = source.backbone
+    if backbone is None:
+        tiny = size <= TINY_PIXELS and source.weights in (None, "none")
+        backbone = SMALL if tiny and source.mode != "features" else DEFAULT_BACKBONE
+    weights = _weights(source.weights, backbone)
+    if source.mode == "features" and weights is None:
+        raise UsageError(
+            f"--mode features: needs pretrained weights for {backbone}; give --weights FILE "
+            "(the hub could not be reached or has none)"
+        )
+    if source.weights is None and weights is None and backbone != SMALL:
+        session.note(
+            f"no pretrained weights for {backbone} (hub out of reach, no --weights FILE): "
+            "training from scratch, which needs more data and time"
+        )
+    if source.mode == "features" or (source.mode == "auto" and device.type == "cpu" and weights):
+        return backbone, weights, "features"
+    return backbone, weights, "finetune" if weights else "scratch"
+
+
+def _weights(option: str | None, backbone: str) -> Weights | None:
+    if option == "none" or backbone == SMALL:
+        if option not in (None, "none"):
+            raise UsageError(f"--weights: the {SMALL} network has no pretrained weights")
+        return None
+    if option is None or option == "hub":
+        found = networks.hub_weights(backbone)
+        if found is None and option == "hub":
+            raise UsageError(f"--weights hub: no pretrained {backbone} could be fetched")
+        return found
+    weights = networks.read_weights(option)
+    weights.fill(networks.build(NetworkSpec(backbone, (3, 32, 32), 2), 0).body, backbone)
+    return weights
+
+
+def _key(images: ImageArray) -> str:
+    """Identifies the pixels: the cache entry they are mapped from, or their content."""
+    state = hashlib.sha256(np.ascontiguousarray(images.rows).tobytes())
+    name = getattr(images.pixels, "filename", None)
+    if name is not None:
+        state.update(str(Path(name).resolve()).encode())
+    else:
+        state.update(np.ascontiguousarray(images.pixels).tobytes())
+    return state.hexdigest()[:32]
+
+
+class _Bar:
+    """A progress bar that appears only when there is something to do."""
+
+    def __init__(self, session: Session, name: str, total: int) -> None:
+        self.session, self.name, self.total, self.open = session, name, total, False
+
+    def update(self, done: int, total: int) -> None:
+        if not self.open:
+            self.session.progress.start(self.name, total)
+            self.open = True
+        self.session.progress.advance(done, images=done)
+
+    def __enter__(self) -> _Bar:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self.open:
+            self.session.progress.finish()

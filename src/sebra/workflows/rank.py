@@ -1,0 +1,132 @@
+"""`sebra rank`: DATA in, a run folder with a ranking out."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sebra import __version__
+from sebra.engine.session import ProgressSink, Session
+from sebra.measuring.ranks import quality_of
+from sebra.ranking.ranking import Ranking
+from sebra.ranking.registry import ranker_class
+from sebra.runs.config import build_config
+from sebra.runs.folder import RANKING, RunFolder
+from sebra.runs.meter import Meter
+from sebra.samples.table import Samples
+from sebra.workflows.history import history_of
+from sebra.workflows.prepare import Prepared, Source, prepare
+
+
+@dataclass(frozen=True)
+class RankOptions:
+    """What `rank` takes besides the source."""
+
+    method: str = "sebra"
+    preset: str | None = None
+    overrides: tuple[str, ...] = ()
+    neurons: str | None = None
+
+
+@dataclass
+class RankRun:
+    """A finished ranking with everything that was measured on the way."""
+
+    ranking: Ranking
+    metrics: dict[str, Any]
+    prepared: Prepared
+    history: list[dict[str, Any]]
+
+
+def rank(
+    source: Source,
+    options: RankOptions,
+    folder: RunFolder | None = None,
+    resume: bool = False,
+    progress: ProgressSink | None = None,
+    samples: Samples | None = None,
+) -> RankRun:
+    """Ranks every training sample; writes the run folder where one is given."""
+    meter = Meter()
+    identity = identity_of("rank", source, dataclasses.asdict(options))
+    session = open_session(folder, identity, resume, progress)
+    with session.stoppable():
+        prepared = prepare(source, session, meter, samples)
+        kind = ranker_class(options.method)
+        config = build_config(
+            kind.config_class, "rank", options.method, prepared.mode, options.preset,
+            options.overrides,
+        )  # fmt: skip
+        run = rank_prepared(prepared, kind(config), session, meter)
+    run.metrics.update(meter.result())
+    if folder is not None:
+        write_rank_run(folder, run, identity, config)
+    session.close()
+    return run
+
+
+def rank_prepared(prepared: Prepared, ranker: Any, session: Session, meter: Meter) -> RankRun:
+    """Ranks the training split of a prepared data set."""
+    task = prepared.task("train")
+    history = history_of(prepared.samples, prepared.task)
+    with meter.phase("rank"):
+        result = ranker.rank(task, session, history)
+    part, _ = prepared.split("train")
+    ranking = Ranking.from_result(result, part.ids, part.labels, part.classes)
+    ranking.data = prepared.source.data
+    metrics = {
+        "version": __version__,
+        "data": prepared.source.data,
+        "samples": len(ranking),
+        "ranking": measure(ranking, prepared.samples),
+        "notes": list(session.notes),
+    }
+    return RankRun(ranking, metrics, prepared, history.rows)
+
+
+def measure(ranking: Ranking, samples: Samples) -> dict[str, Any]:
+    """What is known about a ranking; with attributes also how good it is."""
+    table = ranking.table
+    sizes = np.bincount(table["bucket"].to_numpy())
+    out: dict[str, Any] = {
+        "buckets": ranking.buckets,
+        "largest_bucket_share": float(sizes.max() / len(table)),
+        **{k: v for k, v in ranking.details.items()},
+    }
+    stages = {name: table[name].to_numpy() for name in ranking.stages}
+    quality = quality_of(samples, samples.rows("train"), table["rank"].to_numpy(), stages or None)
+    out.update(quality or {})
+    return out
+
+
+def identity_of(command: str, source: Source, options: dict[str, Any]) -> dict[str, Any]:
+    """What a run is: the same identity gives the same result."""
+    out: dict[str, Any] = {"command": command, "version": __version__}
+    out.update(source.to_dict())
+    for key, value in options.items():
+        if value is not None and value != ():
+            out[key] = list(value) if isinstance(value, tuple) else value
+    return {k: list(v) if isinstance(v, tuple) else v for k, v in out.items()}
+
+
+def open_session(
+    folder: RunFolder | None, identity: dict[str, Any], resume: bool, progress: ProgressSink | None
+) -> Session:
+    checkpoint = None if folder is None else folder.checkpoint
+    return Session(checkpoint, identity, resume=resume, progress=progress)
+
+
+def write_rank_run(folder: RunFolder, run: RankRun, identity: dict[str, Any], config: Any) -> None:
+    settings = {k: v for k, v in dataclasses.asdict(config).items() if v is not None}
+    folder.write_config({**identity, "settings": settings})
+    run.ranking.save(folder.path / RANKING)
+    if run.history:
+        folder.write_history(run.history)
+    folder.write_quarantine(run.prepared.faults)
+    run.ranking.folder = folder.path
+    folder.write_metrics(run.metrics)
+
+
