@@ -44,7 +44,7 @@ clean: ## remove caches and builds; the environment stays
 	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage .coverage.*
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# The runtime alone is what the demo needs and takes half as long as everything.
+# The runtime alone is all the demo needs, and the quicker install.
 $(RUNTIME): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' \
 		|| { echo "Sebra needs Python 3.10 or newer; name one with: make PYTHON=python3.12"; exit 1; }
