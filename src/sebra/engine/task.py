@@ -25,7 +25,7 @@ class Task:
     rows: Tensor
     targets: Tensor
     classes: int
-    build: Callable[[int], Network]  # seed -> network on the device
+    build: Callable[[int, int], Network]  # (seed, hidden) -> network on the device
     device: torch.device
     seed: int
     augment: Augment = field(default_factory=Augment)
@@ -45,9 +45,12 @@ class Task:
             x = self.augment(x, rand)
         return x
 
-    def network(self, offset: int = 0) -> Network:
-        """A fresh network; another `offset` gives another initialisation."""
-        return self.build(self.seed * 1009 + offset)
+    def network(self, offset: int = 0, hidden: int = 0) -> Network:
+        """A fresh network; another `offset` gives another initialisation.
+
+        `hidden` is the width of a hidden layer over frozen features; image networks ignore it.
+        """
+        return self.build(self.seed * 1009 + offset, hidden)
 
     def generator(self, offset: int = 0) -> torch.Generator:
         """Random numbers for draws. Always on the CPU: the same draws whatever the device."""

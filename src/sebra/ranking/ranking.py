@@ -74,8 +74,13 @@ class Ranker(Protocol):
 
 
 def ranks_within_classes(bucket: Array, score: Array, labels: Array) -> Array:
-    """0 = most spurious of its class, no ties: by bucket, then falling score, then position."""
-    order = np.lexsort((np.arange(len(labels)), -score, bucket, labels))
+    """0 = most spurious of its class, no ties: by bucket, then falling score.
+
+    Equal scores fall in a fixed random order: files are often stored group by group, and their
+    order must not pass for a ranking.
+    """
+    shuffle = np.random.default_rng(len(labels)).permutation(len(labels))
+    order = np.lexsort((shuffle, -score, bucket, labels))
     counts = np.bincount(labels[order], minlength=int(labels.max()) + 1 if len(labels) else 0)
     starts = np.concatenate([[0], np.cumsum(counts)[:-1]]).astype(np.int64)
     rank = np.empty(len(labels), dtype=np.int64)

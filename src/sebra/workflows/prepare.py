@@ -87,7 +87,7 @@ class Prepared:
             seed=self.source.seed,
         )
 
-    def build(self, seed: int, hidden: int = 0) -> Network:
+    def build(self, seed: int, hidden: int) -> Network:
         """A fresh network of the run's kind on the device."""
         return build_network(self.spec(hidden), seed, self.weights, self._moments, self.device)
 

@@ -1,0 +1,186 @@
+"""What every debiasing method is: a class with a configuration and one `fit`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol
+
+import torch
+from torch import Tensor
+
+from sebra.debiasing.selection import Selector
+from sebra.engine.networks import Network
+from sebra.engine.session import Session
+from sebra.engine.step import TrainStep, make_optimizer, set_lr, shuffled, train_epoch
+from sebra.engine.task import Task
+from sebra.errors import UsageError
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """How a network is trained; every method's configuration begins with these fields.
+
+    optimizer: sgd, adam or adamw. schedule: `constant` or `cosine` (to zero over the epochs).
+    flip, crop: augmentation of training batches. hidden: width of a hidden layer between frozen
+    features and the head (features mode only; 0 for none).
+    """
+
+    epochs: int = 20
+    optimizer: str = "sgd"
+    lr: float = 1e-3
+    momentum: float = 0.9
+    weight_decay: float = 1e-4
+    batch: int = 128
+    schedule: str = "constant"
+    flip: bool = True
+    crop: float = 1.0
+    hidden: int = 0
+
+    def __post_init__(self) -> None:
+        checks = {
+            "epochs": self.epochs >= 1,
+            "optimizer": self.optimizer in ("sgd", "adam", "adamw"),
+            "lr": self.lr > 0,
+            "batch": self.batch >= 2,
+            "schedule": self.schedule in ("constant", "cosine"),
+            "crop": 0 < self.crop <= 1,
+            "hidden": self.hidden >= 0,
+        }
+        check(self, checks)
+
+    def rate(self, epoch: int) -> float:
+        """The learning rate of an epoch."""
+        if self.schedule == "constant":
+            return self.lr
+        half = 0.5 * (1 + torch.cos(torch.tensor(torch.pi * epoch / self.epochs)).item())
+        return self.lr * max(half, 1e-3)
+
+
+def check(config: Any, checks: Mapping[str, bool]) -> None:
+    """Refuses a configuration with the first field whose check is false."""
+    for name, good in checks.items():
+        if not good:
+            raise UsageError(f"--set {name}={getattr(config, name)!r}: not a valid value")
+
+
+@dataclass(frozen=True)
+class Guide:
+    """An earlier ranking of the task's samples, as tensors on the device.
+
+    rank: 0 = most spurious of its class. bucket: smaller = more spurious. stages: n x k alignment
+    with each discovered bias (1 follows it, 0 breaks it); None where the ranker gives none.
+    """
+
+    rank: Tensor
+    bucket: Tensor
+    spuriosity: Tensor
+    stages: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class Help:
+    """What a method may use beyond the task; what is absent is None.
+
+    selector: validates the network after each epoch and remembers the best one.
+    guide: a ranking. groups: the true group of every training sample (supervised methods only).
+    heldout, heldout_groups: held-out samples for last-layer retraining, with their true groups.
+    """
+
+    selector: Selector
+    guide: Guide | None = None
+    groups: Tensor | None = None
+    heldout: Task | None = None
+    heldout_groups: Tensor | None = None
+
+
+class Method(Protocol):
+    """Trains a network on a task. `needs` names what it cannot do without."""
+
+    name: ClassVar[str]
+    needs: ClassVar[frozenset[str]]  # of "ranking", "groups", "heldout", "heldout_groups"
+    config_class: ClassVar[type[TrainConfig]]
+
+    def __init__(self, config: Any) -> None: ...
+    def fit(self, task: Task, help: Help, session: Session) -> Network: ...
+
+
+@dataclass
+class Trainer:
+    """The one loop all methods train with: an order, a loss, an epoch, a look at validation."""
+
+    network: Network
+    optimizer: torch.optim.Optimizer
+    step: TrainStep
+    generator: torch.Generator
+    config: TrainConfig
+    extra: dict[str, Any] = field(default_factory=dict)  # further state to checkpoint
+
+    def run(
+        self,
+        session: Session,
+        selector: Selector | None,
+        order: Callable[[int], Tensor],
+        phase: str = "train",
+        after_epoch: Callable[[int], None] | None = None,
+    ) -> None:
+        """Trains for the configured epochs; `order(epoch)` gives steps x batch sample indices."""
+        state: dict[str, Any] = {
+            "network": self.network,
+            "optimizer": self.optimizer,
+            "generator": self.generator,
+            **self.extra,
+        }
+        if selector is not None:
+            state["selector"] = selector
+        for epoch in session.phase(phase, self.config.epochs, state):
+            set_lr(self.optimizer, self.config.rate(epoch))
+            self.network.train()
+            loss = train_epoch(self.step, order(epoch), self.generator)
+            if after_epoch is not None:
+                after_epoch(epoch)
+            if selector is not None:
+                selector.epoch(epoch, self.network, loss)
+
+
+def make_trainer(
+    task: Task,
+    network: Network,
+    config: TrainConfig,
+    loss: Callable[[Tensor, Tensor], Tensor],
+    offset: int = 0,
+    randoms: int | None = None,
+    extra: dict[str, Any] | None = None,
+    graph: bool = True,
+) -> Trainer:
+    """A trainer for `loss(index, rand)`; `randoms` defaults to what augmentation needs."""
+    optimizer = make_optimizer(
+        network, config.optimizer, config.lr, config.weight_decay, config.momentum
+    )
+    wanted = task.randoms if randoms is None else randoms
+    step = TrainStep(network, optimizer, loss, task.device, randoms=wanted, graph=graph)
+    generator = task.generator(offset + 17)
+    return Trainer(network, optimizer, step, generator, config, extra or {})
+
+
+def every_sample(task: Task, config: TrainConfig, generator: torch.Generator) -> Tensor:
+    """Every sample of the task once, in random order."""
+    return shuffled(torch.arange(len(task)), min(config.batch, len(task)), generator)
+
+
+def weighted_draws(
+    weights: Tensor, draws: int, batch: int, generator: torch.Generator
+) -> Tensor:
+    """About `draws` indices with replacement, in proportion to `weights` (on the CPU)."""
+    steps = max(1, -(-draws // batch))
+    cumulative = weights.double().cumsum(0)
+    at = torch.rand(steps * batch, generator=generator, dtype=torch.float64) * cumulative[-1]
+    picked = torch.searchsorted(cumulative, at, right=True).clamp(max=len(weights) - 1)
+    return picked.view(steps, batch)
+
+
+def balanced_weights(groups: Tensor) -> Tensor:
+    """Weights that give every group the same mass."""
+    groups = groups.cpu()
+    counts = torch.bincount(groups).clamp_min(1)
+    return 1.0 / counts[groups].double()
