@@ -204,14 +204,11 @@ def _resize_array(content: ImageArray, size: int, progress: Progress | None) -> 
         _in_threads(resize, len(rows), progress)
         return {}
 
-    hashes = (digest([content.pixels[rows[i : i + 4096]].tobytes()]) for i in _steps(len(rows)))
-    key = [FORMAT_VERSION, size, str(content.pixels.shape[1:]), *hashes]
+    key: list[str | int | bytes] = [FORMAT_VERSION, size, str(content.pixels.shape[1:])]
+    for start in range(0, len(rows), 4096):
+        key.append(digest([content.pixels[rows[start : start + 4096]].tobytes()]))
     pixels, _ = cached_array("resized", key, (len(rows), size, size, 3), np.uint8, fill)
     return ImageArray(pixels, np.arange(len(rows), dtype=np.int64))
-
-
-def _steps(total: int) -> range:
-    return range(0, total, 4096)
 
 
 def _square(image: Image.Image, size: int) -> Pixels:

@@ -31,7 +31,7 @@ class Attribute:
     """One attribute column, used only to evaluate.
 
     `aligned[c]` is the value code that counts as aligned in class `c` where the layout fixes it;
-    None means: the most frequent value of that class in the training split. A code of -1 is missing.
+    None means: the most frequent value of that class in the training split. Code -1 is missing.
     """
 
     name: str
@@ -171,7 +171,7 @@ def alignment(samples: Samples) -> tuple[tuple[str, ...], BoolArray]:
 
 
 def true_groups(samples: Samples) -> IntArray:
-    """Group of each sample: aligned/conflicting combinations in lexicographic order, all aligned = 0."""
+    """Group of each sample: aligned/conflicting in lexicographic order, all aligned = 0."""
     _, aligned = alignment(samples)
     group = np.zeros(len(samples), dtype=np.int64)
     for k in range(aligned.shape[1]):

@@ -1,0 +1,100 @@
+"""Features and labels in NumPy files; the folder form is memory-mapped."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sebra.errors import UsageError
+from sebra.samples.levels import as_attribute, encode_labels, encode_split
+from sebra.samples.table import Attribute, FeatureArray, Samples
+
+Load = Callable[[str], npt.NDArray[Any]]
+
+
+def is_array_folder(path: Path) -> bool:
+    return (path / "X.npy").is_file() or (path / "y.npy").is_file()
+
+
+def read_array_folder(path: Path) -> Samples:
+    """`X.npy` (mapped, never loaded whole), `y.npy`, optional `split.npy`, attributes."""
+    files = {file.stem: file for file in sorted(path.glob("*.npy"))}
+    return _read(list(files), lambda name: _load_npy(files[name]), path)
+
+
+def read_npz(path: Path) -> Samples:
+    """`X`, `y`, optional `split`; every other 1-D array of n values is an attribute."""
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            return _read(list(archive.files), lambda name: _from_archive(archive, name, path), path)
+    except (OSError, zipfile.BadZipFile) as error:
+        raise UsageError(f"{path}: not a readable .npz file ({error})") from error
+
+
+def _read(names: list[str], load: Load, path: Path) -> Samples:
+    where = str(path)
+    for needed in ("X", "y"):
+        if needed not in names:
+            raise UsageError(f"{where}: no array {needed!r} (has: {', '.join(names) or 'none'})")
+    values, y = load("X"), load("y")
+    if values.ndim != 2:
+        raise UsageError(f"{where}: X must be a table n x d, has shape {values.shape}")
+    n = len(values)
+    if y.shape != (n,):
+        raise UsageError(f"{where}: y has shape {y.shape}, expected ({n},) as X has {n} rows")
+    labels, classes = encode_labels(y, where, "y")
+    return Samples(
+        ids=np.array(list(map(str, range(n))), dtype=object),
+        labels=labels,
+        classes=classes,
+        split=_split(names, load, n, where),
+        content=FeatureArray(values, np.arange(n, dtype=np.int64)),
+        attributes=_attributes(names, load, n),
+        name=path.stem,
+    )
+
+
+def _split(names: list[str], load: Load, n: int, where: str) -> npt.NDArray[np.int8]:
+    if "split" not in names:
+        return np.zeros(n, dtype=np.int8)
+    values = load("split")
+    if values.shape != (n,):
+        raise UsageError(f"{where}: split has shape {values.shape}, expected ({n},)")
+    return encode_split(values, where)
+
+
+def _attributes(names: list[str], load: Load, n: int) -> dict[str, Attribute]:
+    found: dict[str, Attribute] = {}
+    for name in names:
+        if name in {"X", "y", "split"}:
+            continue
+        values = load(name)
+        attribute = as_attribute(name, values) if values.shape == (n,) else None
+        if attribute is not None:
+            found[name] = attribute
+    return found
+
+
+def _load_npy(file: Path) -> npt.NDArray[Any]:
+    try:
+        array: npt.NDArray[Any] = np.load(file, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{file}: not a readable .npy file ({_first_line(error)})") from error
+    return array
+
+
+def _from_archive(archive: Any, name: str, path: Path) -> npt.NDArray[Any]:
+    try:
+        array: npt.NDArray[Any] = archive[name]
+    except ValueError as error:
+        raise UsageError(f"{path}: array {name!r} cannot be read ({_first_line(error)})") from error
+    return array
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).splitlines()[0] if str(error) else type(error).__name__

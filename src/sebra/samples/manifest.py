@@ -1,0 +1,121 @@
+"""A table with one row per sample: CSV or parquet."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sebra.errors import UsageError
+from sebra.samples.levels import as_attribute, encode_labels, encode_split, text_column
+from sebra.samples.table import Attribute, Content, ImageFiles, Samples, Texts
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+RESERVED = ("path", "text", "text_b", "label", "id", "split")
+
+
+def read_manifest(path: Path) -> Samples:
+    """`path` or `text` (and `text_b`), `label`, optional `id` and `split`; the rest: attributes."""
+    where = str(path)
+    table = _read_table(path)
+    columns = [str(c) for c in table.columns]
+    table.columns = columns
+    if len(set(columns)) < len(columns):
+        twice = next(c for c in columns if columns.count(c) > 1)
+        raise UsageError(f"{where}: column {twice!r} occurs twice")
+    if "label" not in columns:
+        raise UsageError(f"{where}: no column 'label' (columns: {', '.join(columns)})")
+    if table.empty:
+        raise UsageError(f"{where}: has no rows")
+    labels, classes = encode_labels(_values(table, "label"), where, "label")
+    split = np.zeros(len(table), dtype=np.int8)
+    if "split" in columns:
+        split = encode_split(_values(table, "split"), where)
+    return Samples(
+        ids=_ids(table, where),
+        labels=labels,
+        classes=classes,
+        split=split,
+        content=_content(table, path),
+        attributes=_attributes(table),
+        name=path.stem,
+    )
+
+
+def _read_table(path: Path) -> pd.DataFrame:
+    import pandas as pd
+
+    try:
+        if path.suffix.lower() == ".parquet":
+            return pd.read_parquet(path)
+        separator = "\t" if path.suffix.lower() == ".tsv" else ","
+        return pd.read_csv(
+            path,
+            sep=separator,
+            encoding="utf-8-sig",
+            # "NA" or "null" may be a class; only an empty cell is a missing one.
+            keep_default_na=False,
+            na_values=[""],
+            dtype=dict.fromkeys(("path", "text", "text_b", "id"), str),
+        )
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path}: is not UTF-8 text (byte {error.start})") from error
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read ({error.strerror or error})") from error
+    except ValueError as error:  # pandas' and pyarrow's complaints about the content
+        reason = str(error).strip().splitlines()[0]
+        raise UsageError(f"{path}: not a readable table ({reason})") from error
+
+
+def _content(table: pd.DataFrame, path: Path) -> Content:
+    where = str(path)
+    if "path" in table.columns and "text" in table.columns:
+        raise UsageError(f"{where}: has both 'path' and 'text', keep one of them")
+    if "path" in table.columns:
+        base = Path(os.path.abspath(path)).parent
+        names = text_column(list(table["path"]), where, "path")
+        return ImageFiles(tuple(base / name for name in names))
+    if "text" in table.columns:
+        first = text_column(list(table["text"]), where, "text")
+        if "text_b" not in table.columns:
+            return Texts(first)
+        return Texts(first, text_column(list(table["text_b"]), where, "text_b"))
+    columns = ", ".join(table.columns)
+    raise UsageError(f"{where}: no column 'path' or 'text' (columns: {columns})")
+
+
+def _ids(table: pd.DataFrame, where: str) -> Any:
+    for column in ("id", "path"):
+        if column in table.columns:
+            texts = text_column(list(table[column]), where, column)
+            return np.array(texts, dtype=object)
+    return np.array(list(map(str, range(len(table)))), dtype=object)
+
+
+def _attributes(table: pd.DataFrame) -> dict[str, Attribute]:
+    found: dict[str, Attribute] = {}
+    for name in table.columns:
+        if name not in RESERVED:
+            attribute = as_attribute(name, _values(table, name))
+            if attribute is not None:
+                found[name] = attribute
+    return found
+
+
+def _values(table: pd.DataFrame, name: str) -> Any:
+    """The column as a plain array: numbers stay numbers, all else becomes text or None."""
+    import pandas as pd
+
+    column = table[name]
+    if pd.api.types.is_bool_dtype(column) and not column.isna().any():
+        return column.to_numpy(dtype=bool)
+    if pd.api.types.is_numeric_dtype(column):
+        if not column.isna().any():
+            return column.to_numpy()
+        return column.to_numpy(dtype=float, na_value=np.nan)
+    texts = [None if pd.isna(value) else str(value) for value in column.astype(object)]
+    return np.array(texts, dtype=object)
