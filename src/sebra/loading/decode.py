@@ -10,25 +10,21 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from sebra.errors import UsageError
 from sebra.loading.cache import cached_array, digest
-from sebra.loading.rgb import to_rgb
+from sebra.samples.picture import decode_image, short_side, to_square
 from sebra.samples.table import Fault, ImageArray, ImageFiles, Samples
 from sebra.samples.validate import require_trainable
-
-if TYPE_CHECKING:
-    from PIL import Image
 
 Progress = Callable[[int, int], None]
 Pixels = npt.NDArray[np.uint8]
 
 FORMAT_VERSION = 1  # raise it when the same file would give other pixels
-MAX_PIXELS = 100_000_000
 MIN_SIZE, MAX_SIZE, SIZE_STEP = 32, 224, 32
 _HEADERS = 64
 _CHUNK = 32
@@ -71,37 +67,11 @@ def auto_size(samples: Samples) -> int:
     if not isinstance(content, ImageFiles):
         raise UsageError(f"{samples.source}: holds {samples.kind}, not images")
     step = max(1, len(content.paths) // _HEADERS)
-    sides = [side for path in content.paths[::step][:_HEADERS] if (side := _short_side(path))]
+    sides = [side for path in content.paths[::step][:_HEADERS] if (side := short_side(path))]
     if not sides:
         return MAX_SIZE
     side = math.ceil(statistics.median(sides) / SIZE_STEP) * SIZE_STEP
     return min(max(side, MIN_SIZE), MAX_SIZE)
-
-
-def decode_image(path: Path, size: int) -> Pixels:
-    """One image as a square; raises `ValueError` with a reason a person understands."""
-    from PIL import Image, ImageOps, UnidentifiedImageError
-
-    try:
-        with Image.open(path) as image:
-            if image.width * image.height > MAX_PIXELS:
-                raise ValueError(_too_large(f"{image.width} x {image.height}"))
-            image.draft(None, (size, size))  # JPEG: decodes at a fraction of the full size
-            upright = ImageOps.exif_transpose(image)
-            return _square(to_rgb(upright), size)
-    except FileNotFoundError:
-        raise ValueError("file not found") from None
-    except PermissionError:
-        raise ValueError("no permission to read the file") from None
-    except UnidentifiedImageError:
-        reason = "empty file" if path.stat().st_size == 0 else "not a readable image"
-        raise ValueError(reason) from None
-    except Image.DecompressionBombError:
-        raise ValueError(_too_large("it")) from None
-    except MemoryError:
-        raise
-    except Exception as error:  # a broken file can make a decoder raise nearly anything
-        raise ValueError(str(error).splitlines()[0] if str(error) else repr(error)) from error
 
 
 def workers() -> int:
@@ -198,7 +168,7 @@ def _resize_array(content: ImageArray, size: int, progress: Progress | None) -> 
             chunk = rows[start : start + _CHUNK]
             for i, row in enumerate(chunk):
                 image = Image.fromarray(np.ascontiguousarray(content.pixels[row]))
-                out[start + i] = _square(image, size)
+                out[start + i] = to_square(image, size)
             return len(chunk), []
 
         _in_threads(resize, len(rows), progress)
@@ -209,27 +179,3 @@ def _resize_array(content: ImageArray, size: int, progress: Progress | None) -> 
         key.append(digest([content.pixels[rows[start : start + 4096]].tobytes()]))
     pixels, _ = cached_array("resized", key, (len(rows), size, size, 3), np.uint8, fill)
     return ImageArray(pixels, np.arange(len(rows), dtype=np.int64))
-
-
-def _square(image: Image.Image, size: int) -> Pixels:
-    from PIL.Image import Resampling
-
-    if image.size != (size, size):
-        image = image.resize((size, size), Resampling.BILINEAR)
-    return np.asarray(image)
-
-
-def _short_side(path: Path) -> int | None:
-    from PIL import Image
-
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            with Image.open(path) as image:
-                return min(image.size)
-    except (OSError, ValueError, SyntaxError):  # told when the file is decoded
-        return None
-
-
-def _too_large(what: str) -> str:
-    return f"image too large: {what} has more than {MAX_PIXELS // 10**6} megapixels"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zipfile
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -29,11 +30,10 @@ def read_array_folder(path: Path) -> Samples:
 
 def read_npz(path: Path) -> Samples:
     """`X`, `y`, optional `split`; every other 1-D array of n values is an attribute."""
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            return _read(list(archive.files), lambda name: _from_archive(archive, name, path), path)
-    except (OSError, zipfile.BadZipFile) as error:
-        raise UsageError(f"{path}: not a readable .npz file ({error})") from error
+    if not zipfile.is_zipfile(path):
+        raise UsageError(f"{path}: not a readable .npz file")
+    with np.load(path, allow_pickle=False) as archive:
+        return _read(list(archive.files), lambda name: _from_archive(archive, name, path), path)
 
 
 def _read(names: list[str], load: Load, path: Path) -> Samples:
@@ -91,7 +91,7 @@ def _load_npy(file: Path) -> npt.NDArray[Any]:
 def _from_archive(archive: Any, name: str, path: Path) -> npt.NDArray[Any]:
     try:
         array: npt.NDArray[Any] = archive[name]
-    except ValueError as error:
+    except (ValueError, OSError, zipfile.BadZipFile, zlib.error) as error:
         raise UsageError(f"{path}: array {name!r} cannot be read ({_first_line(error)})") from error
     return array
 

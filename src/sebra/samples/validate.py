@@ -39,10 +39,8 @@ def require_trainable(samples: Samples) -> None:
     counts = np.bincount(samples.labels[train], minlength=len(samples.classes))
     for name, count in zip(samples.classes, counts, strict=True):
         if count < 2:
-            raise UsageError(
-                f"{where}: class {name!r} has {count} training sample{'s' * (count != 1)}, "
-                "every class needs at least two"
-            )
+            number = "1 training sample" if count == 1 else f"{count} training samples"
+            raise UsageError(f"{where}: class {name!r} has {number}, every class needs at least 2")
 
 
 def check_features(values: npt.NDArray[Any], where: str) -> None:

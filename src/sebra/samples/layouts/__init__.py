@@ -70,8 +70,6 @@ class Layout:
                 names = ", ".join(known) or "none"
                 raise UsageError(f"{self.name}: unknown option {name!r} (known: {names})")
             values[name] = _convert(self.name, name, text, known[name].default)
-        if query and not values:
-            raise UsageError(f"{self.name}: options are given as ?name=value, not {query!r}")
         return self.options(**values)
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 SIDE = 48
 _FINE = 2 * SIDE  # drawn at twice the size, then reduced: smooth edges
 _VEHICLE = (22.0, 30.0)  # half the width; all lengths here are in fine pixels
-_COMPANION = (6.0, 8.5)
+_COMPANION = (7.0, 9.5)
 _TILT = math.radians(35)
 _NOISE = 10.0
 _CHUNK = 200
@@ -49,9 +49,10 @@ def draw(facts: npt.NDArray[np.int64], rng: np.random.Generator) -> npt.NDArray[
     pixels = np.empty((len(facts), SIDE, SIDE, 3), np.uint8)
     for start in range(0, len(facts), _CHUNK):
         part = facts[start : start + _CHUNK]
-        grounds = np.where(
-            part[:, 1, None, None, None] == 0, _sea(len(part), rng), _land(len(part), rng)
-        )
+        grounds = np.empty((len(part), SIDE, SIDE, 3), np.uint8)
+        for code, paint in enumerate((_sea, _land)):
+            here = part[:, 1] == code
+            grounds[here] = paint(int(here.sum()), rng)
         scenes = np.stack([_scene(f, g, rng) for f, g in zip(part, grounds, strict=True)])
         brightness = rng.uniform(0.85, 1.1, (len(part), 1, 1, 1)).astype(np.float32)
         noise = _NOISE * rng.standard_normal(scenes.shape, dtype=np.float32)
@@ -75,40 +76,40 @@ def _scene(
 
 
 def _sea(n: int, rng: np.random.Generator) -> npt.NDArray[np.uint8]:
-    y, x = np.mgrid[0:SIDE, 0:SIDE]
+    y, x = np.mgrid[0:SIDE, 0:SIDE].astype(np.float32)
+    ranges = ((1.3, 2.0), (3.0, 5.0), (0.0, 6.3))
     length, swell, phase = (
-        rng.uniform(low, high, (n, 1, 1)) for low, high in ((1.3, 2.0), (3.0, 5.0), (0.0, 6.3))
+        rng.uniform(low, high, (n, 1, 1)).astype(np.float32) for low, high in ranges
     )
     waves = np.sin(y / length + 1.5 * np.sin(x / swell + phase))
     return _tinted((45, 105, 165), 18 * waves, rng)
 
 
 def _land(n: int, rng: np.random.Generator) -> npt.NDArray[np.uint8]:
-    tufts = rng.normal(0, 16, (n, SIDE // 4, SIDE // 4)).repeat(4, axis=1).repeat(4, axis=2)
-    return _tinted((95, 140, 65), tufts, rng)
+    tufts = rng.standard_normal((n, SIDE // 4, SIDE // 4), dtype=np.float32)
+    return _tinted((95, 140, 65), 16 * tufts.repeat(4, axis=1).repeat(4, axis=2), rng)
 
 
 def _tinted(
-    colour: Colour, texture: npt.NDArray[np.float64], rng: np.random.Generator
+    colour: Colour, texture: npt.NDArray[np.float32], rng: np.random.Generator
 ) -> npt.NDArray[np.uint8]:
-    tint = np.array(colour) + rng.normal(0, 12, (len(texture), 1, 1, 3))
-    return np.clip(tint + texture[..., None], 0, 255).astype(np.uint8)
+    spread = 12 * rng.standard_normal((len(texture), 1, 1, 3), dtype=np.float32)
+    tint = np.array(colour, dtype=np.float32) + spread
+    tinted: npt.NDArray[np.float32] = np.clip(tint + texture[..., None], 0, 255)
+    return tinted.astype(np.uint8)
 
 
 def _vehicle(pen: ImageDraw, shape: Sequence[Sequence[Point]], rng: np.random.Generator) -> None:
-    scale = rng.uniform(*_VEHICLE)
-    angle = rng.uniform(-_TILT, _TILT)
-    mirror = rng.choice((-1, 1))
-    centre = _FINE / 2 + rng.uniform(-8, 8, 2)
+    scale = float(rng.uniform(*_VEHICLE))
+    angle = float(rng.uniform(-_TILT, _TILT))
+    mirror = 1 if rng.random() < 0.5 else -1
+    centre_x, centre_y = (_FINE / 2 + rng.uniform(-8, 8, 2)).tolist()
     body = _any_colour(rng)
     shade = _scaled(body, rng.uniform(0.65, 0.85))
-    cos, sin = math.cos(angle), math.sin(angle)
+    cos, sin = scale * math.cos(angle), scale * math.sin(angle)
     for number, part in enumerate(shape):
         points = [
-            (
-                float(centre[0] + scale * (cos * mirror * x - sin * y)),
-                float(centre[1] + scale * (sin * mirror * x + cos * y)),
-            )
+            (centre_x + cos * mirror * x - sin * y, centre_y + sin * mirror * x + cos * y)
             for x, y in part
         ]
         pen.polygon(points, fill=shade if number == 1 else body)
@@ -156,11 +157,13 @@ def _disc(pen: ImageDraw, x: float, y: float, r: float, colour: Colour) -> None:
 
 
 def _any_colour(rng: np.random.Generator) -> Colour:
-    return _rgb(rng.random(), rng.uniform(0, 0.8), rng.choice((0.25, 0.9)) + rng.uniform(-0.1, 0.1))
+    """Dark or light, of any hue: both stand out from both backgrounds."""
+    value = (0.25 if rng.random() < 0.5 else 0.9) + rng.uniform(-0.1, 0.1)
+    return _rgb(rng.random(), rng.uniform(0, 0.8), value)
 
 
 def _near_hue(hue: float, rng: np.random.Generator) -> Colour:
-    return _rgb((hue + rng.normal(0, 0.03)) % 1, rng.uniform(0.65, 0.9), rng.uniform(0.75, 1))
+    return _rgb((hue + rng.normal(0, 0.02)) % 1, rng.uniform(0.65, 0.9), rng.uniform(0.75, 1))
 
 
 def _rgb(hue: float, saturation: float, value: float) -> Colour:

@@ -1,0 +1,185 @@
+"""What a data set holds, in figures: for `data check` and for reports."""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sebra.samples.picture import decode_image
+from sebra.samples.table import (
+    SPLITS,
+    Fault,
+    FeatureArray,
+    ImageArray,
+    ImageFiles,
+    Samples,
+    Texts,
+    aligned_codes,
+    alignment,
+    true_groups,
+)
+
+MAX_GROUP_ATTRIBUTES = 6
+SHOWN = 20  # examples of faults and leaks
+
+
+def describe(samples: Samples, deep: bool = False) -> dict[str, Any]:
+    """A JSON-able account: classes, splits, attributes, groups, faults, leakage, notes.
+
+    `deep` also opens every image file (unreadable ones become faults) and looks for samples with
+    the same content in more than one split.
+    """
+    if deep:
+        samples = samples.without(_unreadable(samples))
+    facts: dict[str, Any] = {
+        "name": samples.name,
+        "source": samples.source,
+        "kind": samples.kind,
+        "samples": len(samples),
+        "splits": {split: len(samples.rows(split)) for split in SPLITS},
+        "classes": _classes(samples),
+        "attributes": _attributes(samples),
+        "groups": _groups(samples),
+        "faults": {
+            "count": len(samples.faults),
+            "examples": [{"id": f.id, "reason": f.reason} for f in samples.faults[:SHOWN]],
+        },
+        "deep": deep,
+    }
+    if deep:
+        facts["leakage"] = _leakage(samples)
+    facts["notes"] = _notes(samples, facts)
+    return facts
+
+
+def _classes(samples: Samples) -> list[dict[str, Any]]:
+    table = _counts(samples.labels, samples.split, len(samples.classes))
+    return [{"name": name, **table[c]} for c, name in enumerate(samples.classes)]
+
+
+def _attributes(samples: Samples) -> list[dict[str, Any]]:
+    found = []
+    for name, attribute in samples.attributes.items():
+        aligned = aligned_codes(samples, attribute)
+        found.append(
+            {
+                "name": name,
+                "levels": list(attribute.levels),
+                "missing": int((attribute.codes < 0).sum()),
+                "aligned": {
+                    label: attribute.levels[code]
+                    for label, code in zip(samples.classes, aligned, strict=True)
+                },
+                "fixed_by_layout": attribute.aligned is not None,
+            }
+        )
+    return found
+
+
+def _groups(samples: Samples) -> list[dict[str, Any]]:
+    """Per class and aligned/conflicting combination, the number of samples in each split."""
+    names, _ = alignment(samples)
+    if not names or len(names) > MAX_GROUP_ATTRIBUTES:
+        return []
+    groups = 2 ** len(names)
+    keys = samples.labels * groups + true_groups(samples)
+    table = _counts(keys, samples.split, groups * len(samples.classes))
+    rows = []
+    for key, counts in enumerate(table):
+        label, group = divmod(key, groups)
+        bits = f"{group:0{len(names)}b}"
+        states = ("aligned" if bit == "0" else "conflicting" for bit in bits)
+        rows.append(
+            {
+                "class": samples.classes[label],
+                **dict(zip(names, states, strict=True)),
+                "counts": counts,
+            }
+        )
+    return rows
+
+
+def _counts(
+    keys: npt.NDArray[np.int64], split: npt.NDArray[np.int8], number: int
+) -> list[dict[str, int]]:
+    table = np.bincount(keys * len(SPLITS) + split, minlength=number * len(SPLITS))
+    return [
+        dict(zip(SPLITS, (int(v) for v in row), strict=True))
+        for row in table.reshape(number, len(SPLITS))
+    ]
+
+
+def _unreadable(samples: Samples) -> list[Fault]:
+    """Faults of image files: decoded whole, as a broken file may still have a good header."""
+    if not isinstance(samples.content, ImageFiles):
+        return []
+    with warnings.catch_warnings(), ThreadPoolExecutor() as pool:
+        warnings.simplefilter("ignore")  # what a decoder merely dislikes is no fault
+        reasons = list(pool.map(_reason, samples.content.paths, chunksize=64))
+    return [
+        Fault(str(name), reason)
+        for name, reason in zip(samples.ids, reasons, strict=True)
+        if reason is not None
+    ]
+
+
+def _reason(path: Path) -> str | None:
+    try:
+        decode_image(path, 32)
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+def _leakage(samples: Samples) -> dict[str, Any]:
+    """Samples whose content is the same, byte for byte, in more than one split."""
+    places: dict[bytes, list[int]] = defaultdict(list)
+    for row in np.argsort(samples.split, kind="stable").tolist():  # training names come first
+        places[_content_hash(samples, row)].append(row)
+    shared = [rows for rows in places.values() if len({int(samples.split[r]) for r in rows}) > 1]
+    return {
+        "count": len(shared),
+        "examples": [[str(samples.ids[row]) for row in rows] for rows in shared[:SHOWN]],
+    }
+
+
+def _content_hash(samples: Samples, row: int) -> bytes:
+    content = samples.content
+    if isinstance(content, ImageFiles):
+        data = content.paths[row].read_bytes()
+    elif isinstance(content, ImageArray):
+        data = content.pixels[content.rows[row]].tobytes()
+    elif isinstance(content, FeatureArray):
+        data = content.values[content.rows[row]].tobytes()
+    else:
+        data = _text_of(content, row).encode("utf-8")
+    return hashlib.blake2b(data, digest_size=16).digest()
+
+
+def _text_of(content: Texts, row: int) -> str:
+    second = "" if content.second is None else content.second[row]
+    return f"{content.first[row]}\0{second}"
+
+
+def _notes(samples: Samples, facts: dict[str, Any]) -> list[str]:
+    notes = []
+    for split in ("val", "test"):
+        if facts["splits"][split] == 0:
+            notes.append(f"no {split} split")
+    if not samples.attributes:
+        notes.append("no attributes: a ranking can be made but not scored against true groups")
+    train = [row["train"] for row in facts["classes"]]
+    if min(train) * 10 < max(train):
+        notes.append(f"classes are unequal in training: {min(train)} to {max(train)} samples")
+    if facts["faults"]["count"]:
+        notes.append(f"{facts['faults']['count']} samples cannot be read and would be left out")
+    if facts.get("leakage", {}).get("count"):
+        notes.append(f"{facts['leakage']['count']} contents occur in more than one split")
+    return notes

@@ -1,0 +1,87 @@
+"""Features in NumPy files."""
+
+import numpy as np
+import pytest
+
+import miniatures
+from sebra.errors import UsageError
+from sebra.samples.open import open_samples
+from sebra.samples.table import Fault
+
+
+def make_npz(root, **changes):
+    return str(miniatures.npz(root / "x.npz", **changes))
+
+
+def make_folder(root, **changes):
+    return str(miniatures.array_folder(root / "d", **changes))
+
+
+@pytest.mark.parametrize("make", [make_npz, make_folder])
+def test_both_forms_hold_the_same(tmp_path, make):
+    samples = open_samples(make(tmp_path))
+    wanted = miniatures.features()
+    assert np.array_equal(samples.content.values, wanted["X"])
+    assert samples.classes == ("0", "1")
+    assert samples.ids[:2].tolist() == ["0", "1"]
+    assert [len(samples.rows(s)) for s in ("train", "val", "test")] == [40, 10, 10]
+    assert samples.attributes["cue"].codes.tolist() == wanted["cue"].tolist()
+
+
+def test_the_folder_form_is_mapped(tmp_path):
+    assert isinstance(open_samples(make_folder(tmp_path)).content.values, np.memmap)
+
+
+def test_names_for_labels_and_splits(tmp_path):
+    changes = {
+        "y": np.array(["no", "yes"] * 30),
+        "split": np.array(["train"] * 40 + ["val"] * 10 + ["test"] * 10),
+    }
+    samples = open_samples(make_npz(tmp_path, **changes))
+    assert samples.classes == ("no", "yes")
+    assert len(samples.rows("test")) == 10
+
+
+@pytest.mark.parametrize("make", [make_npz, make_folder])
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"y": np.zeros(7)}, r"y has shape \(7,\), expected \(60,\)"),
+        ({"y": np.zeros(60)}, "at least two classes"),
+        ({"y": np.arange(60) / 7}, "whole numbers"),
+        ({"X": np.ones(60)}, "must be a table n x d"),
+        ({"X": np.full((60, 2), np.nan)}, "NaN or infinity in row 0"),
+        ({"X": np.full((60, 2), "a")}, "must hold numbers"),
+        ({"split": np.full(60, 7)}, "unknown split '7'"),
+        ({"split": np.zeros(3)}, r"split has shape \(3,\)"),
+        ({"split": np.ones(60)}, "no training samples"),
+        ({"y": np.array([{}] * 60, dtype=object)}, "cannot be read|not a readable"),
+    ],
+)
+def test_wrong_arrays(tmp_path, make, changes, message):
+    with pytest.raises(UsageError, match=message) as caught:
+        open_samples(make(tmp_path, **changes))
+    assert "\n" not in str(caught.value)
+
+
+def test_missing_arrays(tmp_path):
+    np.savez(tmp_path / "x.npz", X=np.ones((4, 2)))
+    with pytest.raises(UsageError, match=r"no array 'y' \(has: X\)"):
+        open_samples(str(tmp_path / "x.npz"))
+    np.save(tmp_path / "y.npy", np.ones(4))
+    with pytest.raises(UsageError, match="no array 'X'"):
+        open_samples(str(tmp_path))
+
+
+def test_not_an_archive(tmp_path):
+    (tmp_path / "x.npz").write_bytes(b"hello")
+    with pytest.raises(UsageError, match=r"not a readable \.npz"):
+        open_samples(str(tmp_path / "x.npz"))
+
+
+def test_dropping_faulty_rows_keeps_the_rest_in_place(tmp_path):
+    samples = open_samples(make_npz(tmp_path))
+    kept = samples.without([Fault("3", "bad"), Fault("5", "bad")])
+    assert kept.ids[:5].tolist() == ["0", "1", "2", "4", "6"]
+    assert np.array_equal(kept.content.values[kept.content.rows[3]], samples.content.values[4])
+    assert [f.id for f in kept.faults] == ["3", "5"]

@@ -1,0 +1,59 @@
+"""What `describe` says of a data set."""
+
+import json
+import shutil
+
+import miniatures
+from sebra.samples.check import describe
+from sebra.samples.open import open_samples
+
+
+def test_counts_groups_and_aligned_values(tmp_path):
+    facts = describe(open_samples(f"urbancars:{miniatures.urbancars(tmp_path)}"))
+    assert json.loads(json.dumps(facts)) == facts
+    assert facts["splits"] == {"train": 24, "val": 16, "test": 16}
+    assert facts["classes"][0] == {"name": "urban", "train": 12, "val": 8, "test": 8}
+    assert facts["attributes"][0]["aligned"] == {"urban": "urban", "country": "country"}
+    assert facts["groups"][1] == {
+        "class": "urban",
+        "background": "aligned",
+        "object": "conflicting",
+        "counts": {"train": 2, "val": 2, "test": 2},
+    }
+    assert len(facts["groups"]) == 8
+    assert "leakage" not in facts
+
+
+def test_deep_finds_unreadable_files_and_copies_across_splits(tmp_path):
+    root = miniatures.split_folder(tmp_path / "d")
+    shutil.copy(root / "train" / "cat" / "001.jpg", root / "test" / "dog" / "copy.jpg")
+    shutil.copy(root / "train" / "cat" / "002.jpg", root / "train" / "cat" / "twin.jpg")
+    (root / "val" / "dog" / "000.jpg").write_bytes(b"")
+    samples = open_samples(str(root))
+    shallow, deep = describe(samples), describe(samples, deep=True)
+    assert shallow["faults"]["count"] == 0
+    assert deep["faults"] == {
+        "count": 1,
+        "examples": [{"id": "val/dog/000.jpg", "reason": "empty file"}],
+    }
+    assert deep["leakage"] == {
+        "count": 1,
+        "examples": [["train/cat/001.jpg", "test/dog/copy.jpg"]],
+    }
+    assert deep["splits"]["val"] == shallow["splits"]["val"] - 1
+
+
+def test_notes_say_what_is_lacking(tmp_path):
+    notes = describe(open_samples(str(miniatures.folder(tmp_path / "d"))))["notes"]
+    assert "no val split" in notes
+    assert "no test split" in notes
+    assert any("no attributes" in note for note in notes)
+
+
+def test_leakage_in_features_and_texts(tmp_path):
+    x = miniatures.features()["X"]
+    x[55] = x[1]
+    data = str(miniatures.npz(tmp_path / "x.npz", X=x))
+    assert describe(open_samples(data), deep=True)["leakage"]["examples"] == [["1", "55"]]
+    texts = open_samples(str(miniatures.text_manifest(tmp_path)))
+    assert describe(texts, deep=True)["leakage"]["count"] == 0
