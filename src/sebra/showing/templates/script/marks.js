@@ -1,0 +1,58 @@
+// Marks by id: { mark, label }, kept between visits and exported as CSV that `sebra` reads back.
+const KEYS = { k: "keep", r: "relabel", d: "drop", s: "spurious", u: "" };
+const marksKey = `sebra-marks-${document.title}-${report.sizes.join("-")}`;
+const marks = new Map();
+try {
+  for (const [id, entry] of JSON.parse(kept(marksKey)) ?? []) marks.set(id, entry);
+} catch { /* written by something else */ }
+
+const otherLabel = (sample) => {
+  const suggested = report.classes.indexOf(sample.suggested);
+  if (suggested >= 0 && suggested !== sample.label) return suggested;
+  return report.classes.length > 1 ? (sample.label + 1) % report.classes.length : sample.label;
+};
+const setMark = (number, mark, label) => {
+  const sample = samples[number];
+  if (mark) {
+    const entry = { mark };
+    if (mark === "relabel") entry.label = report.classes[label ?? otherLabel(sample)];
+    marks.set(sample.id, entry);
+  } else {
+    marks.delete(sample.id);
+  }
+  say(mark ? `Marked ${mark}` : "Unmarked");
+  marksChanged();
+};
+const marksChanged = () => {
+  keep(marksKey, JSON.stringify([...marks]));
+  document.querySelectorAll(".tile").forEach(dress);
+  const counts = {};
+  for (const { mark } of marks.values()) counts[mark] = (counts[mark] ?? 0) + 1;
+  const parts = Object.entries(counts).map(([mark, n]) => `${n} ${mark}`);
+  byId("tray").hidden = !marks.size;
+  byId("tray-text").textContent = `${marks.size} marked: ${parts.join(", ")}`;
+};
+
+// A leading apostrophe keeps a spreadsheet from running a name as a formula; one that is there
+// already gets another, so that reading back can always take one away.
+const cell = (text) => {
+  const guarded = /^[=+\-@\t\r']/.test(text) ? `'${text}` : text;
+  return /[",\r\n]/.test(guarded) ? `"${guarded.replaceAll('"', '""')}"` : guarded;
+};
+const marksCsv = () => {
+  const rows = [...marks].map(([id, entry]) => [id, entry.mark, entry.label ?? ""].map(cell).join(","));
+  return ["id,mark,label", ...rows, ""].join("\r\n");
+};
+const exportMarks = () => {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(new Blob([marksCsv()], { type: "text/csv;charset=utf-8" }));
+  link.download = "marks.csv";
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+  say(`${marks.size} marks exported`);
+};
+const clearMarks = () => {
+  if (!confirm(`Forget all ${marks.size} marks?`)) return;
+  marks.clear();
+  marksChanged();
+};
