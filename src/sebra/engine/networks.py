@@ -6,7 +6,7 @@ import hashlib
 import os
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,8 @@ class NetworkSpec:
 
     backbone: a timm name, `small` (convolutions from scratch for tiny images) or `linear` (a head
     over features). inputs: (3, height, width) or (d,). weights: a file, `hub` or `none`.
-    hidden: width of one hidden layer between features and head; 0 for none.
+    hidden: width of one hidden layer between features and head; 0 for none. heads: last layers;
+    more than one makes an `EnsembleHead`.
     """
 
     backbone: str
@@ -34,6 +35,7 @@ class NetworkSpec:
     classes: int
     weights: str = "none"
     hidden: int = 0
+    heads: int = 1
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -41,6 +43,26 @@ class NetworkSpec:
     @staticmethod
     def from_dict(values: Mapping[str, Any]) -> NetworkSpec:
         return NetworkSpec(**{**values, "inputs": tuple(values["inputs"])})
+
+
+class EnsembleHead(nn.Module):
+    """Several last layers and a classifier that says how much each counts for a sample."""
+
+    def __init__(self, width: int, classes: int, heads: int) -> None:
+        super().__init__()
+        self.shape = (heads, classes)
+        self.layers = nn.Linear(width, heads * classes)
+        self.domain = nn.Linear(width, heads)
+
+    def each(self, z: Tensor) -> Tensor:
+        """The logits of every last layer: n x heads x classes."""
+        out: Tensor = self.layers(z)
+        return out.view(-1, *self.shape)
+
+    def forward(self, z: Tensor) -> Tensor:
+        weights = self.domain(z).softmax(1)
+        out: Tensor = (self.each(z) * weights[:, :, None]).sum(1)
+        return out
 
 
 class Network(nn.Module):
@@ -62,10 +84,7 @@ class Network(nn.Module):
         self.register_buffer("scale", 1.0 / std)
         self.body = body
         self.width = width
-        self.head = nn.Linear(width, spec.classes)
-        # From an undecided start the first things learned are cues, not accidents of the seed.
-        nn.init.zeros_(self.head.weight)
-        nn.init.zeros_(self.head.bias)
+        self.head = _last_layer(width, spec)
 
     def embed(self, x: Tensor) -> Tensor:
         """The penultimate representation."""
@@ -89,6 +108,24 @@ class Network(nn.Module):
         std = std * self.spec.inputs[0] ** 0.5
         self.shift.copy_(mean.view_as(self.shift))
         self.scale.copy_((1.0 / std.clamp_min(1e-6)).view_as(self.scale))
+
+    def make_ensemble(self, heads: int) -> EnsembleHead:
+        """Replaces the last layer by a fresh ensemble of `heads`; the spec says so from then on."""
+        self.spec = replace(self.spec, heads=heads)
+        head = _last_layer(self.width, self.spec).to(self.shift.device)
+        assert isinstance(head, EnsembleHead)
+        self.head = head
+        return head
+
+
+def _last_layer(width: int, spec: NetworkSpec) -> nn.Module:
+    head: nn.Module = nn.Linear(width, spec.classes)
+    if spec.heads > 1:
+        head = EnsembleHead(width, spec.classes, spec.heads)
+    # From an undecided start the first things learned are cues, not accidents of the seed.
+    for parameter in head.parameters():
+        nn.init.zeros_(parameter)
+    return head
 
 
 def small_body(width: int = 64) -> tuple[nn.Module, int]:

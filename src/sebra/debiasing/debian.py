@@ -1,0 +1,132 @@
+"""DebiAN: a discoverer looks for groups the classifier treats unequally, the classifier mends it.
+
+Follows Li, Hoogs and Xu, "Discover and Mitigate Unknown Biases with Debiasing Alternate Networks"
+(ECCV 2022): the two take turns in every step, each on a batch of its own; the network whose turn it
+is not is fixed and in evaluation mode. The discoverer has one output per class, the probability
+that a sample of that class belongs to the first of two groups. It departs in one thing: the loss is
+averaged over the classes of a batch rather than summed, so that one learning rate suits any number
+of classes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from sebra.debiasing.losses.violation import conflict_weights, discovery_loss
+from sebra.debiasing.method import Help, TrainConfig, check, every_sample, make_trainer
+from sebra.engine.networks import Network
+from sebra.engine.session import Session
+from sebra.engine.step import TrainStep, make_optimizer, set_lr
+from sebra.engine.task import Task
+from sebra.loading.augment import Augment
+
+
+@dataclass(frozen=True)
+class DebianConfig(TrainConfig):
+    """balance: weight of the penalty on unbalanced groups."""
+
+    balance: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check(self, {"balance": self.balance >= 0})
+
+
+class Turns(TrainStep):
+    """The classifier steps on the first half of the indices, then the discoverer on the second."""
+
+    def __init__(self, classifier: TrainStep, discoverer: TrainStep) -> None:
+        super().__init__(
+            classifier.network,
+            classifier.optimizers,
+            classifier.loss,
+            classifier.device,
+            classifier.randoms,
+            graph=False,
+        )
+        self.classifier = classifier
+        self.discoverer = discoverer
+
+    def __call__(self, index: Tensor, rand: Tensor) -> Tensor:
+        half = len(index) // 2
+        out = self.classifier(index[:half], rand[:half])
+        self.discoverer(index[half:], rand[half:])
+        return out
+
+
+class Debian:
+    """Alternating discoverer and classifier; the classifier is the result."""
+
+    name: ClassVar[str] = "debian"
+    needs: ClassVar[frozenset[str]] = frozenset()
+    config_class: ClassVar[type[TrainConfig]] = DebianConfig
+
+    def __init__(self, config: DebianConfig) -> None:
+        self.config = config
+        self.discoverer: Network | None = None
+
+    def fit(self, task: Task, help: Help, session: Session) -> Network:
+        """Trains both. Afterwards `discoverer` is the other network."""
+        cfg = self.config
+        task = replace(task, augment=Augment(cfg.flip, cfg.crop))
+        network = task.network(hidden=cfg.hidden)
+        self.discoverer = discoverer = discoverer_network(task, cfg.hidden)
+
+        def mend(index: Tensor, rand: Tensor) -> Tensor:
+            discoverer.eval()
+            network.train()
+            x, y = task.batch(index, rand), task.targets[index]
+            logits = network(x).float()
+            with torch.no_grad():
+                assigned = _own(discoverer(x).float().sigmoid(), y)
+                weights = conflict_weights(_own(logits.softmax(1), y), assigned, y, task.classes)
+            return (weights * F.cross_entropy(logits, y, reduction="none")).mean()
+
+        def discover(index: Tensor, rand: Tensor) -> Tensor:
+            network.eval()
+            discoverer.train()
+            x, y = task.batch(index, rand), task.targets[index]
+            with torch.no_grad():
+                confidence = _own(network(x).float().softmax(1), y)
+            assigned = _own(discoverer(x).float().sigmoid(), y)
+            return discovery_loss(confidence, assigned, y, task.classes, cfg.balance)
+
+        finder = make_optimizer(discoverer, cfg.optimizer, cfg.lr, cfg.weight_decay, cfg.momentum)
+        extra = {"discoverer": discoverer, "discoverer_optimizer": finder}
+        trainer = make_trainer(task, network, cfg, mend, extra=extra)
+        other = TrainStep(discoverer, finder, discover, task.device, task.randoms)
+        trainer.step = Turns(trainer.step, other)
+
+        def order(epoch: int) -> Tensor:
+            set_lr(finder, cfg.rate(epoch))
+            first = every_sample(task, cfg, trainer.generator)
+            return torch.cat([first, every_sample(task, cfg, trainer.generator)], 1)
+
+        trainer.run(session, help.selector, order)
+        help.selector.restore(network)
+        return network
+
+
+def discoverer_network(task: Task, hidden: int = 0) -> Network:
+    """A network for the task whose last layer starts from random numbers.
+
+    From zeros both groups would be the same, and a violation of exactly zero has no gradient.
+    """
+    network = task.network(offset=1, hidden=hidden)
+    bound = network.width**-0.5
+    generator = task.generator(offset=1)
+    with torch.no_grad():
+        for parameter in network.head.parameters():
+            start = torch.empty(parameter.shape).uniform_(-bound, bound, generator=generator)
+            parameter.copy_(start)
+    return network
+
+
+def _own(values: Tensor, targets: Tensor) -> Tensor:
+    """Of n x classes, each sample's value for its own class."""
+    return values.gather(1, targets[:, None]).squeeze(1)

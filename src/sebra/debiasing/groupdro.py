@@ -1,0 +1,114 @@
+"""Group DRO: minimise the loss of the worst group.
+
+Follows Sagawa, Koh, Hashimoto and Liang, "Distributionally Robust Neural Networks for Group Shifts"
+(ICLR 2020), Algorithm 1, with the batches of its published runs: every group equally likely.
+The group adjustment C / sqrt(n_g) is `adjustment`. The paper's strong regularisation depends on the
+data and is not a default here: set `weight_decay`.
+
+Beyond the paper: `over = "buckets"` takes class x rank bucket of a ranking as the groups, which
+needs no labels of groups.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from sebra.debiasing.grouping import bucket_groups, needed, within_class
+from sebra.debiasing.losses.worst_group import chase_worst, group_losses
+from sebra.debiasing.method import (
+    Help,
+    TrainConfig,
+    balanced_weights,
+    check,
+    every_sample,
+    make_trainer,
+    weighted_draws,
+)
+from sebra.engine.networks import Network
+from sebra.engine.session import Session
+from sebra.engine.task import Task
+from sebra.loading.augment import Augment
+
+
+@dataclass(frozen=True)
+class GroupDroConfig(TrainConfig):
+    """over: `groups` (true ones) or `buckets` (of a ranking), of at most `parts` per class.
+
+    eta: step size of the group weights. adjustment: the paper's C. balanced: draw every group
+    equally often, else every sample once per epoch.
+    """
+
+    over: str = "groups"
+    eta: float = 0.01
+    adjustment: float = 0.0
+    balanced: bool = True
+    parts: int = 4
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        checks = {
+            "over": self.over in ("groups", "buckets"),
+            "eta": self.eta > 0,
+            "adjustment": self.adjustment >= 0,
+            "parts": self.parts >= 2,
+        }
+        check(self, checks)
+
+
+class GroupDro:
+    """Cross-entropy of the groups, each weighted by how badly it has been doing."""
+
+    name: ClassVar[str] = "groupdro"
+    needs: frozenset[str] = frozenset({"groups"})
+    config_class: ClassVar[type[TrainConfig]] = GroupDroConfig
+
+    def __init__(self, config: GroupDroConfig) -> None:
+        self.config = config
+        self.needs = self.needs_of(config)
+
+    @staticmethod
+    def needs_of(config: GroupDroConfig) -> frozenset[str]:
+        return frozenset({"groups" if config.over == "groups" else "ranking"})
+
+    def fit(self, task: Task, help: Help, session: Session) -> Network:
+        cfg = self.config
+        task = replace(task, augment=Augment(cfg.flip, cfg.crop))
+        network = task.network(hidden=cfg.hidden)
+        groups = self.groups(task, help)
+        count = int(groups.max()) + 1
+        sizes = torch.bincount(groups, minlength=count)
+        adjustment = cfg.adjustment / sizes.float().sqrt()
+        weights = torch.full((count,), 1.0 / count, device=task.device)
+
+        def loss(index: Tensor, rand: Tensor) -> Tensor:
+            logits = network(task.batch(index, rand))
+            losses = F.cross_entropy(logits.float(), task.targets[index], reduction="none")
+            each = group_losses(losses, groups[index], count)
+            chase_worst(weights, each.detach() + adjustment, cfg.eta)
+            return (weights * each).sum()
+
+        trainer = make_trainer(task, network, cfg, loss, extra={"group_weights": weights})
+        chances = balanced_weights(groups)
+        batch = min(cfg.batch, len(task))
+
+        def order(epoch: int) -> Tensor:
+            if cfg.balanced:
+                return weighted_draws(chances, len(task), batch, trainer.generator)
+            return every_sample(task, cfg, trainer.generator)
+
+        trainer.run(session, help.selector, order)
+        help.selector.restore(network)
+        return network
+
+    def groups(self, task: Task, help: Help) -> Tensor:
+        """The group of every training sample; a group never spans two classes."""
+        if self.config.over == "buckets":
+            guide = needed(help.guide, "a ranking (--ranking)", self.name)
+            return bucket_groups(guide, task.targets, self.config.parts)
+        true = needed(help.groups, "the true groups: attributes of the training samples", self.name)
+        return within_class(true.to(task.device), task.targets)

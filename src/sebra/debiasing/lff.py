@@ -1,0 +1,118 @@
+"""Learning from failure: a network made to cheat shows the other one which samples are hard.
+
+Follows Nam, Cha, Ahn, Lee and Shin, "Learning from Failure: Training Debiased Classifier from
+Biased Classifier" (NeurIPS 2020), Algorithm 1, and its published runs where the paper is silent:
+the relative difficulty is taken from moving averages of both losses, each divided by the largest of
+the class. It departs from those runs in one constant: their generalised cross-entropy has another
+factor q, which the paper's equation does not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from sebra.debiasing.losses.gce import generalised_cross_entropy
+from sebra.debiasing.method import Help, TrainConfig, check, every_sample, make_trainer
+from sebra.engine.networks import Network
+from sebra.engine.session import Session
+from sebra.engine.step import make_optimizer, set_lr
+from sebra.engine.task import Task
+from sebra.loading.augment import Augment
+
+
+@dataclass(frozen=True)
+class LffConfig(TrainConfig):
+    """q: of the generalised cross-entropy. memory: how much of a moving average stays."""
+
+    q: float = 0.7
+    memory: float = 0.7
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check(self, {"q": 0 < self.q <= 1, "memory": 0 <= self.memory < 1})
+
+
+class RunningLoss:
+    """A moving average of every sample's loss; the first value counts in full."""
+
+    def __init__(self, targets: Tensor, classes: int, memory: float) -> None:
+        self.targets = targets
+        self.memory = memory
+        self.value = torch.zeros(len(targets), device=targets.device)
+        self.seen = torch.zeros_like(self.value)
+        self._largest = torch.zeros(classes, device=targets.device)
+
+    def update(self, index: Tensor, losses: Tensor) -> None:
+        kept = self.memory * self.value[index]
+        self.value.index_copy_(0, index, kept + (1 - self.memory * self.seen[index]) * losses)
+        self.seen.index_fill_(0, index, 1.0)
+
+    def relative(self, index: Tensor) -> Tensor:
+        """The averages of `index` as shares of the largest in their class."""
+        largest = self._largest.scatter_reduce(0, self.targets, self.value, "amax")
+        return self.value[index] / largest[self.targets[index]].clamp_min(1e-8)
+
+
+def relative_difficulty(biased: Tensor, debiased: Tensor) -> Tensor:
+    """W(x): near 1 where the biased network fails and the debiased one does not."""
+    return biased / (biased + debiased + 1e-8)
+
+
+class Lff:
+    """Two networks side by side; the debiased one is the result."""
+
+    name: ClassVar[str] = "lff"
+    needs: ClassVar[frozenset[str]] = frozenset()
+    config_class: ClassVar[type[TrainConfig]] = LffConfig
+
+    def __init__(self, config: LffConfig) -> None:
+        self.config = config
+        self.weights = torch.empty(0)
+
+    def fit(self, task: Task, help: Help, session: Session) -> Network:
+        """Trains both. Afterwards `weights` holds the last weight of every sample."""
+        cfg = self.config
+        task = replace(task, augment=Augment(cfg.flip, cfg.crop))
+        network = task.network(hidden=cfg.hidden)
+        biased = task.network(offset=1, hidden=cfg.hidden)
+        biased.train()
+        hard_biased = RunningLoss(task.targets, task.classes, cfg.memory)
+        hard_debiased = RunningLoss(task.targets, task.classes, cfg.memory)
+        self.weights = weights = torch.zeros(len(task), device=task.device)
+
+        def loss(index: Tensor, rand: Tensor) -> Tensor:
+            x, y = task.batch(index, rand), task.targets[index]
+            from_biased, from_debiased = biased(x).float(), network(x).float()
+            losses = F.cross_entropy(from_debiased, y, reduction="none")
+            with torch.no_grad():
+                hard_biased.update(index, F.cross_entropy(from_biased, y, reduction="none"))
+                hard_debiased.update(index, losses)
+                w = relative_difficulty(hard_biased.relative(index), hard_debiased.relative(index))
+                weights.index_copy_(0, index, w)
+            return generalised_cross_entropy(from_biased, y, cfg.q).mean() + (w * losses).mean()
+
+        cheat = make_optimizer(biased, cfg.optimizer, cfg.lr, cfg.weight_decay, cfg.momentum)
+        extra = {
+            "biased": biased,
+            "biased_optimizer": cheat,
+            "biased_loss": hard_biased.value,
+            "debiased_loss": hard_debiased.value,
+            "seen": hard_biased.seen,
+            "seen_debiased": hard_debiased.seen,
+            "weights": weights,
+        }
+        trainer = make_trainer(task, network, cfg, loss, extra=extra)
+        trainer.step.optimizers.append(cheat)
+
+        def order(epoch: int) -> Tensor:
+            set_lr(cheat, cfg.rate(epoch))
+            return every_sample(task, cfg, trainer.generator)
+
+        trainer.run(session, help.selector, order)
+        help.selector.restore(network)
+        return network

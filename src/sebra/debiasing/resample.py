@@ -1,0 +1,75 @@
+"""Resampling by a ranking: every rank bucket of a class is drawn equally often.
+
+The simplest use of a ranking, and no method of the paper: cross-entropy on draws in which the few
+least spurious samples of a class weigh as much as the many most spurious ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from sebra.debiasing.grouping import bucket_groups, even_weights, needed, stage_groups
+from sebra.debiasing.method import Help, TrainConfig, check, make_trainer, weighted_draws
+from sebra.engine.networks import Network
+from sebra.engine.session import Session
+from sebra.engine.task import Task
+from sebra.loading.augment import Augment
+
+
+@dataclass(frozen=True)
+class ResampleConfig(TrainConfig):
+    """by: `bucket`, or `stages` (which of the discovered biases a sample follows).
+
+    parts: merge the buckets of a class into at most this many; 0 keeps each on its own.
+    """
+
+    by: str = "bucket"
+    parts: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check(self, {"by": self.by in ("bucket", "stages"), "parts": self.parts >= 0})
+
+
+class Resample:
+    """Cross-entropy; every class has the same mass, and within it every bucket."""
+
+    name: ClassVar[str] = "resample"
+    needs: ClassVar[frozenset[str]] = frozenset({"ranking"})
+    config_class: ClassVar[type[TrainConfig]] = ResampleConfig
+
+    def __init__(self, config: ResampleConfig) -> None:
+        self.config = config
+
+    def fit(self, task: Task, help: Help, session: Session) -> Network:
+        cfg = self.config
+        task = replace(task, augment=Augment(cfg.flip, cfg.crop))
+        network = task.network(hidden=cfg.hidden)
+        chances = self.chances(task, help)
+        batch = min(cfg.batch, len(task))
+
+        def loss(index: Tensor, rand: Tensor) -> Tensor:
+            logits = network(task.batch(index, rand))
+            return F.cross_entropy(logits.float(), task.targets[index])
+
+        trainer = make_trainer(task, network, cfg, loss)
+        trainer.run(
+            session,
+            help.selector,
+            lambda _: weighted_draws(chances, len(task), batch, trainer.generator),
+        )
+        help.selector.restore(network)
+        return network
+
+    def chances(self, task: Task, help: Help) -> Tensor:
+        """How likely each sample is to be drawn, up to a factor."""
+        guide = needed(help.guide, "a ranking (--ranking)", self.name)
+        if self.config.by == "stages":
+            groups = stage_groups(guide, task.targets, self.name)
+        else:
+            groups = bucket_groups(guide, task.targets, self.config.parts)
+        return even_weights(groups, task.targets)
