@@ -8,10 +8,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from sebra.samples.table import Texts
+from sebra.showing.looks import differences
 from sebra.showing.ranked import Ranked
-from sebra.showing.thumbnails import Thumbnail, addresses, pictures_of, side_for
+from sebra.showing.thumbnails import Thumbnail, pictures_of, shots, side_for
 from sebra.showing.words import shortened, visible
+
+Array = npt.NDArray[Any]
 
 PAGE_BYTES = 12_500_000  # for samples; tables, charts and scripts take the rest of 15 MB
 INDEX_BYTES = 2_500_000  # for the ids of samples that are not shown
@@ -27,6 +33,7 @@ class Entry:
     row: int
     alt: str
     picture: str | None
+    look: tuple[float, ...] | None
     text: str
     rank: int
     label: str
@@ -42,6 +49,12 @@ class Album:
     def take(self, rows: Sequence[int]) -> list[Entry]:
         return [self.entries[row] for row in rows if row in self.entries]
 
+    def differences(self, rows: Sequence[int], score: Array) -> list[tuple[str, float]]:
+        """In what the pictures of rows with a high score differ from the others."""
+        seen = [(e.look, e.row) for e in self.take(rows) if e.look]
+        looks = np.array([look for look, _ in seen])
+        return differences(looks, score[[row for _, row in seen]])
+
 
 def album_of(ranked: Ranked, rows: Sequence[int], thumbnail: Thumbnail | None) -> Album:
     """Takes rows in the order given until the page's budget of bytes is spent."""
@@ -49,8 +62,9 @@ def album_of(ranked: Ranked, rows: Sequence[int], thumbnail: Thumbnail | None) -
     read = thumbnail or pictures_of(ranked.samples, ranked.rows, side)
     entries: dict[int, Entry] = {}
     spent = 0
-    for row, picture in zip(rows, addresses(read, rows, side), strict=True):
+    for row, shot in zip(rows, shots(read, rows, side), strict=True):
         label = ranked.classes[ranked.labels[row]]
+        picture, look = (shot.address, shot.look) if shot else (None, None)
         text = "" if picture else _text(ranked, row)
         alt = (
             f"{shortened(visible(label), 60)}, rank {ranked.rank[row]}: "
@@ -61,7 +75,7 @@ def album_of(ranked: Ranked, rows: Sequence[int], thumbnail: Thumbnail | None) -
             break
         spent += cost
         number = len(entries)
-        entries[row] = Entry(number, row, alt, picture, text, int(ranked.rank[row]), label)
+        entries[row] = Entry(number, row, alt, picture, look, text, int(ranked.rank[row]), label)
     return Album(entries, side)
 
 

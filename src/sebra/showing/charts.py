@@ -36,6 +36,7 @@ VARIABLES = {
     **{colour: f"var(--series-{k})" for k, colour in enumerate(SERIES)},
 }
 MOST_LINES = len(SERIES)
+WIDE, SMALL = (5.0, 2.5), (3.2, 1.8)  # inches; narrow, so that text stays readable on a phone
 LABEL = 28  # characters of a name in a chart
 STYLE: dict[str, Any] = {
     "svg.fonttype": "none",
@@ -59,6 +60,7 @@ STYLE: dict[str, Any] = {
     "ytick.major.size": 0,
     "legend.frameon": False,
 }
+ENLARGED = 1.2  # on a screen with room
 _lock = threading.Lock()  # the library's settings are global
 _number = re.compile(r"\d+\.\d{3,}")
 
@@ -93,7 +95,7 @@ def svg(figure: Figure, title: str, key: str) -> Markup:
     text = _number.sub(lambda match: f"{float(match[0]):.1f}", text)
     view = re.search(r'viewBox="([^"]*)"', text)
     box = view[1] if view else "0 0 100 100"
-    width = float(box.split()[2]) * 4 / 3  # points to pixels
+    width = float(box.split()[2]) * 4 / 3 * ENLARGED  # points to pixels
     head = Markup(
         '<svg class="chart" xmlns="http://www.w3.org/2000/svg" viewBox="{}" role="img" '
         'style="width:{:.0f}px" aria-label="{}"><title>{}</title>'
@@ -104,7 +106,7 @@ def svg(figure: Figure, title: str, key: str) -> Markup:
 def buckets(counts: Mapping[int, int], label: str, key: str) -> Markup:
     """How many samples of one class were learned in each round."""
     numbers, values = list(counts), list(counts.values())
-    with drawing(3.4, 1.7) as (figure, axes):
+    with drawing(*SMALL) as (figure, axes):
         span = max(numbers) - min(numbers) + 1
         axes.bar(numbers, values, width=0.82 if span > 1 else 0.3, color=_fade(numbers))
         axes.grid(axis="x", visible=False)
@@ -134,7 +136,7 @@ def all_buckets(counts: Mapping[str, Mapping[int, int]], key: str) -> Markup:
         stacks[f"{len(rest)} other classes"] = sum(
             (_dense(counts[c], last) for c in rest), np.zeros(last + 1)
         )
-    with drawing(6.4, 2.6) as (figure, axes):
+    with drawing(*WIDE) as (figure, axes):
         base = np.zeros(last + 1)
         for k, (label, values) in enumerate(stacks.items()):
             axes.bar(np.arange(last + 1), values, bottom=base, color=SERIES[k], width=0.82,
@@ -151,7 +153,7 @@ def all_buckets(counts: Mapping[str, Mapping[int, int]], key: str) -> Markup:
 
 def learned(epochs: Array, shares: Mapping[str, Array], key: str) -> Markup:
     """Share of each class learned so far, by round; of many classes the middle and the spread."""
-    with drawing(6.4, 2.6) as (figure, axes):
+    with drawing(*WIDE) as (figure, axes):
         if len(shares) <= MOST_LINES:
             for k, (label, values) in enumerate(shares.items()):
                 axes.plot(epochs, 100 * values, color=SERIES[k], lw=2, label=_label(label))
@@ -169,7 +171,7 @@ def learned(epochs: Array, shares: Mapping[str, Array], key: str) -> Markup:
 
 def lines(epochs: Array, series: Mapping[str, Array], unit: str, title: str, key: str) -> Markup:
     """Several figures over the rounds."""
-    with drawing(6.4, 2.6) as (figure, axes):
+    with drawing(*WIDE) as (figure, axes):
         for k, (label, values) in enumerate(list(series.items())[:MOST_LINES]):
             axes.plot(epochs, values, color=SERIES[k], lw=2, label=_label(label))
         _epochs(axes, epochs, unit)
@@ -180,7 +182,7 @@ def lines(epochs: Array, series: Mapping[str, Array], unit: str, title: str, key
 
 def along_rank(shares: Mapping[str, Array], key: str) -> Markup:
     """Per attribute the percent of aligned samples in equal slices of the rank."""
-    with drawing(6.4, 2.6) as (figure, axes):
+    with drawing(*WIDE) as (figure, axes):
         for k, (label, values) in enumerate(list(shares.items())[:MOST_LINES]):
             places = (np.arange(len(values)) + 0.5) * 100 / len(values)
             axes.plot(places, 100 * values, color=SERIES[k], lw=2, marker="o", ms=3.5,
@@ -195,13 +197,15 @@ def along_rank(shares: Mapping[str, Array], key: str) -> Markup:
 
 def compared(groups: Sequence[str], accuracies: Mapping[str, Sequence[float]], key: str) -> Markup:
     """Accuracy per group, one dot per model."""
-    with drawing(6.4, 0.9 + 0.3 * len(groups)) as (figure, axes):
+    with drawing(WIDE[0], 0.9 + 0.3 * len(groups)) as (figure, axes):
         places = np.arange(len(groups))[::-1]
         table = np.array([list(values) for values in accuracies.values()], dtype=float)
         axes.hlines(places, np.nanmin(table, 0), np.nanmax(table, 0), color=GRID, lw=3)
         for k, (label, values) in enumerate(list(accuracies.items())[:MOST_LINES]):
-            axes.plot(values, places, "o", color=SERIES[k], ms=7, label=_label(label))
-        axes.set_yticks(places, [_label(g, 48) for g in groups])
+            axes.plot(
+                values, places, "o", color=SERIES[k], ms=max(5, 10 - 3 * k), label=_label(label)
+            )
+        axes.set_yticks(places, [_label(g, 40) for g in groups])
         axes.tick_params(axis="y", labelcolor=INK)
         axes.set_xlim(-2, 102)
         axes.set_ylim(-0.6, len(groups) - 0.4)
@@ -222,7 +226,7 @@ def _epochs(axes: Axes, epochs: Array, unit: str) -> None:
 def _legend(figure: Figure) -> None:
     handles, labels = figure.axes[0].get_legend_handles_labels()
     if handles:
-        figure.legend(handles, labels, loc="outside upper left", ncols=min(4, len(labels)),
+        figure.legend(handles, labels, loc="outside upper left", ncols=min(3, len(labels)),
                       handlelength=1.2, columnspacing=1.4, labelcolor=INK)  # fmt: skip
 
 

@@ -22,6 +22,7 @@ MOST_CLASS_CHARTS = 40
 MOST_FAULTS = 300
 MOST_SETTINGS = 200
 HEATMAP_SIDE = 224
+FIRST_SUSPECTS = 12
 RANKING_FIGURES = {
     "somers_d": ("Somers’ D", "agreement with the true groups: 1 perfect, 0 chance"),
     "tau_b": ("τ-b", "Kendall’s τ-b, cut to the true group sizes"),
@@ -119,6 +120,7 @@ def _classes(ranked: Ranked, picked: Picked, album: Album) -> list[dict[str, Any
                 "chart": chart,
                 "most": album.take(picked.most[c].tolist()),
                 "least": album.take(picked.least[c].tolist()),
+                "looks": album.differences(_shown(picked, c), -ranked.rank),
                 "spread": [e.number for e in album.take(picked.spread[c].tolist())],
             }
         )
@@ -137,12 +139,20 @@ def _biases(
                 "share": bias.per_class[ranked.classes[contrast.label]],
                 "follows": album.take(contrast.follows.tolist()),
                 "breaks": album.take(contrast.breaks.tolist()),
+                "looks": album.differences(
+                    _shown(picked, contrast.label), ranked.stages[bias.stage]
+                ),
                 "heatmap": _heatmap(maps, ranked.classes[contrast.label]),
             }
             for contrast in picked.contrasts[bias.stage]
         ]
         out.append({"bias": bias, "panels": panels, "hidden": len(ranked.classes) - len(panels)})
     return out
+
+
+def _shown(picked: Picked, label: int) -> list[int]:
+    """Rows of a class spread evenly along the rank: a fair sample of it."""
+    return list(picked.spread[label].tolist())
 
 
 def _heatmap(maps: Any, label: str) -> str | None:
@@ -155,6 +165,7 @@ def _suspects(ranked: Ranked, picked: Picked, album: Album) -> dict[str, Any] | 
         return None
     entries = album.take(picked.suspects.tolist())
     return {
+        "first": FIRST_SUSPECTS,
         "rows": [
             {
                 "entry": entry,

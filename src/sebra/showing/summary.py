@@ -1,4 +1,4 @@
-"""The first paragraph: is there a shortcut, how strong, which classes, what to do next."""
+"""The first screen: is there a shortcut, how strong, where, what does it cost, what to do next."""
 
 from __future__ import annotations
 
@@ -18,9 +18,18 @@ Level = Literal["strong", "some", "weak", "unknown"]
 STRONG, SOME = 0.5, 0.2  # strength of a cue
 COSTLY = 15.0  # points between the I.D. accuracy and the worst group
 FOUND, PARTLY = 0.5, 0.2  # Somers' D of the ranking
+SWALLOWED = 0.5  # share of the samples in one bucket
 
 
-@dataclass
+@dataclass(frozen=True)
+class Answer:
+    """One question with what the run can say to it."""
+
+    question: str
+    text: Markup
+
+
+@dataclass(frozen=True)
 class Step:
     """Something to do next, with the command for it where there is one."""
 
@@ -34,7 +43,7 @@ class Summary:
 
     level: Level
     headline: Markup
-    findings: list[Markup] = field(default_factory=list)
+    answers: list[Answer] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
 
 
@@ -49,9 +58,14 @@ def summarise(
 ) -> Summary:
     """Says what the figures support and no more; `data` and `run` are ready for a shell."""
     summary = _verdict(cues, biases)
-    summary.findings += _quality(metrics.get("ranking", {}))
-    summary.findings += _models(metrics, comparisons)
-    summary.findings += _suspects(ranked)
+    cost = _cost(metrics, comparisons)
+    if cost:
+        summary.answers.append(Answer("What does it cost a model?", cost))
+    trust = _trust(metrics.get("ranking", {}))
+    if trust:
+        summary.answers.append(Answer("Can the ranking be trusted?", Markup(" ").join(trust)))
+    if ranked.noise is not None:
+        summary.answers.append(Answer("Are labels wrong?", _suspects(ranked.noise)))
     summary.steps = _steps(ranked, summary.level, data, run or "RUN")
     return summary
 
@@ -61,144 +75,143 @@ def _verdict(cues: Sequence[Cue], biases: Sequence[Bias]) -> Summary:
         return _from_cues(cues)
     if biases:
         return _from_biases(biases)
-    return Summary(
-        "unknown",
-        Markup("Whether there is a shortcut is not measured here: look at the galleries"),
-        [
-            Markup(
-                "The data has no attribute columns and the ranking found no separate biases, so "
-                "no figure can say whether a shortcut exists. The ranking still orders each class: "
-                "if the most spurious samples share something the class is not about (a place, a "
-                "colour, an object beside it) and the least spurious lack it, that is the shortcut."
-            )
-        ],
+    text = Markup(
+        "Not measured: the data has no attribute columns and this method finds no separate biases. "
+        "The ranking still orders each class. If the most spurious samples share something the "
+        "class is not about (a place, a colour, an object beside it) and the least spurious lack "
+        "it, that is the shortcut."
     )
+    headline = Markup("No figure can say yet whether there is a shortcut: look at the galleries")
+    return Summary("unknown", headline, [Answer("How strong is it?", text)])
 
 
 def _from_cues(cues: Sequence[Cue]) -> Summary:
-    best = max(cues, key=lambda cue: cue.strength)
+    order = sorted(cues, key=lambda cue: -cue.strength)
+    best = order[0]
     level: Level = (
         "strong" if best.strength >= STRONG else "some" if best.strength >= SOME else "weak"
     )
     headline = {
         "strong": Markup("A strong shortcut: {} nearly gives the class away"),
         "some": Markup("A shortcut: {} helps to guess the class"),
-        "weak": Markup("No strong shortcut among the known attributes ({} is the strongest)"),
-        "unknown": Markup("{}"),
+        "weak": Markup("No strong shortcut among the known attributes; the strongest is {}"),
     }[level].format(name(best.name))
-    findings = [
-        Markup(
-            "<b>{}</b> alone tells the class of {} of the training samples; always naming the "
-            "largest class gets {}."
-        ).format(name(cue.name), percent(cue.accuracy), percent(cue.baseline))
-        for cue in sorted(cues, key=lambda cue: -cue.strength)[:4]
-    ]
-    strong = sorted(best.shares, key=lambda c: -best.shares[c])
-    if level != "weak" and strong:
-        parts = [Markup("{} ({})").format(name(c, 40), percent(best.shares[c])) for c in strong]
-        findings.append(
-            Markup("Share of each class that shows its usual {}: {}.").format(
-                name(best.name), listed(parts, 6)
-            )
+    said = [Markup("<b>{}</b> for {}").format(name(c.name), percent(c.accuracy)) for c in order[:4]]
+    answers = [
+        Answer(
+            "How strong is it?",
+            Markup(
+                "How often one attribute alone tells the class of a training sample: {}. Always "
+                "naming the largest class is right for {}."
+            ).format(listed(said), percent(best.baseline)),
         )
-    return Summary(level, headline, findings)
+    ]
+    if level != "weak":
+        shares = _shares(best.shares, 6)
+        text = Markup("Share of each class that shows its usual {}: {}.")
+        answers.append(Answer("Which classes?", text.format(name(best.name), shares)))
+    return Summary(level, headline, answers)
 
 
 def _from_biases(biases: Sequence[Bias]) -> Summary:
-    first = biases[0]
-    level: Level = "strong" if first.follows >= 0.8 else "some"
     many = f"{len(biases)} possible shortcuts" if len(biases) > 1 else "One possible shortcut"
-    findings = [
-        Markup(
-            "Bias {}: {} of the samples follow it; a network that saw little else got their class "
-            "right. Strongest in {}."
-        ).format(bias.number, percent(bias.follows), _strongest(bias.per_class))
-        for bias in biases[:4]
+    said = [
+        Markup("bias {} carries {} of the samples").format(b.number, percent(b.follows))
+        for b in biases[:4]
     ]
-    findings.append(
-        Markup(
-            "The data has no attribute columns, so whether these are shortcuts or simply the easy "
-            "part of each class is for a person to judge: compare the two sides of each gallery."
-        )
+    classes = [Markup("bias {}: {}").format(b.number, _shares(b.per_class, 3)) for b in biases[:2]]
+    strong = Markup(
+        "A network that saw little else got their class right: {}. The data has no attribute "
+        "columns, so whether that is a shortcut or simply the easy part of the class is for a "
+        "person to judge: compare the two sides of each bias below."
+    ).format(listed(said))
+    return Summary(
+        "some",
+        Markup("{} to look at").format(many),
+        [
+            Answer("How strong is it?", strong),
+            Answer("Which classes?", Markup("Most in {}.").format(Markup("; ").join(classes))),
+        ],
     )
-    return Summary(level, Markup("{} to look at").format(many), findings)
 
 
-def _strongest(per_class: Mapping[str, float]) -> Markup:
-    order = sorted(per_class, key=lambda c: -per_class[c])[:3]
-    return listed([Markup("{} ({})").format(name(c, 40), percent(per_class[c])) for c in order])
+def _shares(per_class: Mapping[str, float], most: int) -> Markup:
+    order = sorted(per_class, key=lambda c: -per_class[c])
+    parts = [Markup("{} {}").format(name(c, 40), percent(per_class[c])) for c in order]
+    return listed(parts, most)
 
 
-def _quality(ranking: Mapping[str, Any]) -> list[Markup]:
+def _cost(metrics: Mapping[str, Any], comparisons: Sequence[Mapping[str, Any]]) -> Markup:
+    """The first model's worst group against its usual accuracy, and what the others change."""
+    named = [(c.get("name", "model"), c.get("evaluation", {})) for c in comparisons]
+    named = named or [("The model", metrics.get("evaluation") or {})]
+    known = [
+        (label, e, inside, worst)
+        for label, e in named
+        if (inside := mean(e.get("id_accuracy"))) is not None
+        and (worst := mean(e.get("worst_group"))) is not None
+    ]
+    if not known:
+        return Markup("")
+    label, evaluation, inside, worst = known[0]
+    where = evaluation.get("worst_group_name")
+    place = Markup(" ({})").format(name(where)) if isinstance(where, str) else Markup("")
+    text = Markup("<b>{}</b> is right on {} % of data like the training data, but on {} % of its "
+                  "worst group{}." if inside - worst >= COSTLY else
+                  "<b>{}</b> is right on {} % of data like the training data and on {} % of its "
+                  "worst group{}: little.")  # fmt: skip
+    parts = [
+        text.format(
+            name(label),
+            figure(evaluation["id_accuracy"]),
+            figure(evaluation["worst_group"]),
+            place,
+        )
+    ]
+    for other, scores, _, its_worst in known[1:4]:
+        verb = "raises" if its_worst > worst else "brings"
+        parts.append(
+            Markup("<b>{}</b> {} the worst group to {} %.").format(
+                name(other), verb, figure(scores["worst_group"])
+            )
+        )
+    return Markup(" ").join(parts)
+
+
+def _trust(ranking: Mapping[str, Any]) -> list[Markup]:
     out = []
     d = mean(ranking.get("somers_d"))
     if d is not None:
         said = "follows" if d >= FOUND else "partly follows" if d >= PARTLY else "does not follow"
         out.append(
-            Markup(
-                "The ranking {} the known attributes: Somers’ D {} (1 is perfect, 0 is chance)."
-            ).format(said, figure(ranking["somers_d"], 2))
+            Markup("It {} the known attributes: Somers’ D {} (1 perfect, 0 chance).").format(
+                said, figure(ranking["somers_d"], 2)
+            )
         )
-    out += _trust(ranking.get("trust"))
+    trust = ranking.get("trust")
+    if isinstance(trust, Mapping) and "mean" not in trust:
+        figures = [f"{str(k).replace('_', ' ')} {figure(v, 2)}" for k, v in trust.items()]
+        out.append(Markup("The run’s own checks: {}.").format(", ".join(figures)))
+    elif trust is not None:
+        out.append(Markup("The run’s own check: {}.").format(figure(trust, 2)))
     share = mean(ranking.get("largest_bucket_share"))
-    if share is not None and share > 0.5:
+    if share is not None and share > SWALLOWED:
         out.append(
             Markup(
-                "One round swallowed {} of the samples; inside it the order rests on the "
-                "network’s confidence alone, so read it with care."
+                "One round swallowed {} of the samples; inside it the order rests on the network’s "
+                "confidence alone."
             ).format(percent(share))
         )
     return out
 
 
-def _trust(trust: Any) -> list[Markup]:
-    if isinstance(trust, Mapping) and "mean" not in trust:
-        said = ", ".join(f"{key.replace('_', ' ')} {figure(v, 2)}" for key, v in trust.items())
-        return [Markup("How far the ranking can be trusted: {}.").format(said)] if said else []
-    if trust is None:
-        return []
-    return [Markup("How far the ranking can be trusted: {}.").format(figure(trust, 2))]
-
-
-def _models(metrics: Mapping[str, Any], comparisons: Sequence[Mapping[str, Any]]) -> list[Markup]:
-    """Each model's worst group against its accuracy on data like the training split."""
-    named = [(c.get("name", "model"), c.get("evaluation", {})) for c in comparisons]
-    if not named and metrics.get("evaluation"):
-        named = [("the model", metrics["evaluation"])]
-    out = []
-    for label, evaluation in named[:6]:
-        inside, worst = mean(evaluation.get("id_accuracy")), mean(evaluation.get("worst_group"))
-        if inside is None or worst is None:
-            continue
-        cost = "pays for the shortcut" if inside - worst >= COSTLY else "hardly needs it"
-        where = evaluation.get("worst_group_name")
-        place = Markup(" ({})").format(name(where)) if isinstance(where, str) else Markup("")
-        out.append(
-            Markup(
-                "<b>{}</b> {}: {} % right on data like the training data, {} % in its worst "
-                "group{}."
-            ).format(
-                name(label),
-                cost,
-                figure(evaluation["id_accuracy"]),
-                figure(evaluation["worst_group"]),
-                place,
-            )
-        )
-    return out
-
-
-def _suspects(ranked: Ranked) -> list[Markup]:
-    if ranked.noise is None:
-        return []
-    n = int(np.count_nonzero(ranked.noise >= SUSPECT))
+def _suspects(noise: Any) -> Markup:
+    n = int(np.count_nonzero(noise >= SUSPECT))
     if not n:
-        return [Markup("No sample stands out as mislabelled.")]
-    return [
-        Markup("{} samples ({}) look mislabelled or out of place.").format(
-            count(n), percent(n / len(ranked))
-        )
-    ]
+        return Markup("No sample stands out as mislabelled.")
+    return Markup("{} {} ({}) mislabelled or out of place.").format(
+        count(n), "sample looks" if n == 1 else "samples look", percent(n / len(noise))
+    )
 
 
 def _steps(ranked: Ranked, level: Level, data: str, run: str) -> list[Step]:
@@ -211,23 +224,11 @@ def _steps(ranked: Ranked, level: Level, data: str, run: str) -> list[Step]:
         )
     ]
     if not ranked.stages:
-        steps.append(
-            Step(
-                Markup("Find out how many biases there are and tell them apart."),
-                f"sebra audit {data} --method peel",
-            )
-        )
+        text = Markup("Tell the biases apart, one gallery for each.")
+        steps.append(Step(text, f"sebra audit {data} --method peel"))
     if level != "weak":
-        steps.append(
-            Step(
-                Markup("Train a model that does not need the shortcut, from this ranking."),
-                f"sebra debias {data} --ranking {run}",
-            )
-        )
-    steps.append(
-        Step(
-            Markup("Mark wrong or unwanted samples below, export them and leave them out."),
-            f"sebra rank {data} --exclude marks.csv",
-        )
-    )
+        text = Markup("Train a model that does not need the shortcut, from this ranking.")
+        steps.append(Step(text, f"sebra debias {data} --ranking {run}"))
+    text = Markup("Mark wrong or unwanted samples below, export the marks and leave them out.")
+    steps.append(Step(text, f"sebra rank {data} --exclude marks.csv"))
     return steps

@@ -6,9 +6,11 @@ import base64
 import io
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sebra.samples.table import ImageArray, ImageFiles, IntArray, Samples
+from sebra.showing.looks import look_of
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -22,6 +24,14 @@ AIM_BYTES = 7_000_000  # for all pictures, by estimate; the page's budget is wha
 LONGEST = 1.6  # of the long side to the short one; more is cropped
 FULL_COLOUR_BELOW = 64  # small pictures keep their colour resolution
 THREADS = 4
+
+
+@dataclass(frozen=True)
+class Shot:
+    """A picture as a `data:` address, and what it looks like."""
+
+    address: str
+    look: tuple[float, ...]
 
 
 def side_for(count: int) -> int:
@@ -55,18 +65,18 @@ def pictures_of(samples: Samples, rows: IntArray, side: int) -> Thumbnail:
     return read
 
 
-def addresses(thumbnail: Thumbnail, rows: Sequence[int], side: int) -> Iterator[str | None]:
-    """The picture of each row as a `data:` address, None where there is none to show.
+def shots(thumbnail: Thumbnail, rows: Sequence[int], side: int) -> Iterator[Shot | None]:
+    """The picture of each row, None where there is none to show.
 
     `thumbnail` is called from several threads.
     """
 
-    def encode(row: int) -> str | None:
+    def encode(row: int) -> Shot | None:
         try:
             image = thumbnail(row)
         except (OSError, ValueError, SyntaxError):  # moved or broken since it was ranked
             return None
-        return None if image is None else data_address(image, side)
+        return None if image is None else Shot(data_address(image, side), look_of(image))
 
     with ThreadPoolExecutor(THREADS) as pool:
         yield from pool.map(encode, rows)
