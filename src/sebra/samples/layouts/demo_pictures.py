@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 SIDE = 48
 _FINE = 2 * SIDE  # drawn at twice the size, then reduced: smooth edges
-_VEHICLE = (22.0, 30.0)  # half the width; all lengths here are in fine pixels
+_VEHICLE = (20.0, 25.5)  # half the width; all lengths here are in fine pixels
 _COMPANION = (7.0, 9.5)
-_TILT = math.radians(35)
-_NOISE = 10.0
+_TILT = math.radians(20)
+_NOISE = 13.0
 _CHUNK = 200
 
 Point = tuple[float, float]
@@ -103,7 +103,7 @@ def _vehicle(pen: ImageDraw, shape: Sequence[Sequence[Point]], rng: np.random.Ge
     scale = float(rng.uniform(*_VEHICLE))
     angle = float(rng.uniform(-_TILT, _TILT))
     mirror = 1 if rng.random() < 0.5 else -1
-    centre_x, centre_y = (_FINE / 2 + rng.uniform(-8, 8, 2)).tolist()
+    centre_x, centre_y = (_FINE / 2 + rng.uniform(-5, 5, 2)).tolist()
     body = _any_colour(rng)
     shade = _scaled(body, rng.uniform(0.65, 0.85))
     cos, sin = scale * math.cos(angle), scale * math.sin(angle)
@@ -158,8 +158,8 @@ def _disc(pen: ImageDraw, x: float, y: float, r: float, colour: Colour) -> None:
 
 def _any_colour(rng: np.random.Generator) -> Colour:
     """Dark or light, of any hue: both stand out from both backgrounds."""
-    value = (0.25 if rng.random() < 0.5 else 0.9) + rng.uniform(-0.1, 0.1)
-    return _rgb(rng.random(), rng.uniform(0, 0.8), value)
+    value = (0.3 if rng.random() < 0.5 else 0.72) + rng.uniform(-0.1, 0.1)
+    return _rgb(rng.random(), rng.uniform(0, 0.5), value)
 
 
 def _near_hue(hue: float, rng: np.random.Generator) -> Colour:
