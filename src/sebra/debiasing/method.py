@@ -168,9 +168,7 @@ def every_sample(task: Task, config: TrainConfig, generator: torch.Generator) ->
     return shuffled(torch.arange(len(task)), min(config.batch, len(task)), generator)
 
 
-def weighted_draws(
-    weights: Tensor, draws: int, batch: int, generator: torch.Generator
-) -> Tensor:
+def weighted_draws(weights: Tensor, draws: int, batch: int, generator: torch.Generator) -> Tensor:
     """About `draws` indices with replacement, in proportion to `weights` (on the CPU)."""
     steps = max(1, -(-draws // batch))
     cumulative = weights.double().cumsum(0)

@@ -201,14 +201,15 @@ class Weights:
         if extra or missing or wrong:
             first = (wrong or missing or extra)[0]
             raise UsageError(
-                f"--weights: {self.source} does not fit {backbone}: {len(missing)} tensors missing, "
-                f"{len(extra)} unknown, {len(wrong)} of another shape (first: {first})"
+                f"--weights: {self.source} does not fit {backbone}: "
+                f"{len(missing)} tensors missing, {len(extra)} unknown, "
+                f"{len(wrong)} of another shape (first: {first})"
             )
         body.load_state_dict({k: v for k, v in self.tensors.items() if k in own}, strict=False)
 
 
 def _is_head(key: str) -> bool:
-    return key.split(".")[0] in ("fc", "head", "classifier")
+    return key.split(".", 1)[0] in ("fc", "head", "classifier")
 
 
 def read_weights(file: str) -> Weights:

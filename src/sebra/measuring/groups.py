@@ -19,7 +19,7 @@ from sebra.measuring.scores import GroupScore, Scores
 from sebra.measuring.seeds import mean_std
 from sebra.samples.table import Attribute, BoolArray, IntArray, Samples, aligned_codes
 
-__all__ = ["MIN_GROUP", "GroupScore", "Scores", "mean_std", "score"]
+__all__ = ["MIN_GROUP", "GroupScore", "Scores", "group_numbers", "mean_std", "score"]
 
 MIN_GROUP = 20
 UNKNOWN = -1
@@ -101,7 +101,7 @@ def _groups(
     min_group: int,
 ) -> tuple[GroupScore, ...]:
     """The groups among the evaluated rows, by class and then by attribute values."""
-    ids = _group_ids(samples)
+    ids = group_numbers(samples)
     train = samples.rows("train")
     n_groups = int(ids.max()) + 1
     n_train = np.bincount(ids[train[known[train]]], minlength=n_groups)
@@ -136,7 +136,7 @@ def _groups(
     return tuple(out)
 
 
-def _group_ids(samples: Samples) -> IntArray:
+def group_numbers(samples: Samples) -> IntArray:
     """Number of each sample's class × value group; renumbered after every attribute, so that many
     attributes do not overflow."""
     ids = samples.labels.astype(np.int64)

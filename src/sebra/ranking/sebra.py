@@ -35,7 +35,8 @@ class SebraConfig:
     draws: `full` draws N samples per epoch with replacement from the unlearned ones (the published
     runs), `remaining` each unlearned sample once. resolution: `epoch` selects once per epoch, as
     the paper does; `auto` selects more often, or takes smaller steps, when a round would learn more
-    than max_share of all samples. flip, crop: augmentation of training batches (mirroring; the
+    than max_share of all samples. batch: 0 lets it grow with the data (for heads over features).
+    flip, crop: augmentation of training batches (mirroring; the
     least area of a random resized crop). use_u, use_v: ablation switches.
     """
 
@@ -66,7 +67,7 @@ class SebraConfig:
             "max_share": 0 < self.max_share <= 1,
             "optimizer": self.optimizer in ("sgd", "adam", "adamw"),
             "lr": self.lr > 0,
-            "batch": self.batch >= 1,
+            "batch": self.batch >= 0,
             "crop": 0 < self.crop <= 1,
         }
         for name, good in checks.items():
@@ -108,6 +109,11 @@ class SebraRanker:
         return RankResult(run.bucket.cpu().numpy(), run.score.cpu().numpy(), details=details)
 
 
+def _batch_for(samples: int) -> int:
+    """A batch that keeps an epoch at about 64 steps, between 128 and 4,096."""
+    return 1 << min(max(round(samples / 64).bit_length() - 1, 7), 12)
+
+
 class _Rounds:
     """The state that the rounds of the algorithm advance."""
 
@@ -122,7 +128,7 @@ class _Rounds:
         self.generator = task.generator()
         self.bucket = torch.full((n,), -1, dtype=torch.long, device=task.device)
         self.score = torch.zeros(n, device=task.device)  # u as of the selection
-        self.batch = min(cfg.batch, n)
+        self.batch = min(cfg.batch or _batch_for(n), n)
         adaptive = cfg.resolution == "auto" and cfg.use_v
         self.pace = Pace(-(-n // self.batch), n, cfg.max_share, cfg.lr, adaptive)
         self.step = TrainStep(

@@ -140,8 +140,9 @@ def build_network(
     moments_: tuple[torch.Tensor, torch.Tensor] | None,
     device: torch.device,
 ) -> Network:
-    network = networks.build(spec, seed, weights).to(device)
-    if moments_ is not None and not network.is_image:
+    over_features = len(spec.inputs) == 1
+    network = networks.build(spec, seed, None if over_features else weights).to(device)
+    if moments_ is not None and over_features:
         network.standardise(*moments_)
     return network
 

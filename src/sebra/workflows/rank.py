@@ -128,5 +128,3 @@ def write_rank_run(folder: RunFolder, run: RankRun, identity: dict[str, Any], co
     folder.write_quarantine(run.prepared.faults)
     run.ranking.folder = folder.path
     folder.write_metrics(run.metrics)
-
-

@@ -1,0 +1,102 @@
+"""`sebra debias`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import typer
+
+from sebra.cli import options as o
+from sebra.cli.output import Bars, emit, line, table
+
+EXAMPLE = "Example: sebra debias photos/ --ranking runs/photos"
+
+
+def register(app: typer.Typer) -> None:
+    app.command("debias", epilog=EXAMPLE)(debias)
+
+
+def debias(
+    data: o.Data,
+    method: Annotated[
+        str,
+        typer.Option(
+            "--method",
+            help="sebra, stages, erm, groupdro, lff, jtt, debian, dfr, lle or resample.",
+        ),
+    ] = "sebra",
+    ranking: Annotated[
+        str | None,
+        typer.Option(
+            "--ranking", metavar="RUN", help="An earlier ranking: a run folder or parquet file."
+        ),
+    ] = None,
+    rank_method: Annotated[
+        str | None,
+        typer.Option("--rank-method", help="The ranker to use when no --ranking is given."),
+    ] = None,
+    min_group: Annotated[
+        int, typer.Option("--min-group", help="Smaller test groups are never the worst group.")
+    ] = 20,
+    out: o.Out = None,
+    seed: o.Seed = 0,
+    device: o.Device = "auto",
+    mode: o.Mode = "auto",
+    backbone: o.Backbone = None,
+    weights: o.Weights = None,
+    image_size: o.ImageSize = None,
+    preset: o.Preset = None,
+    set_: o.Set = None,
+    attributes: o.Attributes = None,
+    exclude: o.Exclude = None,
+    resume: o.Resume = False,
+    as_json: o.Json = False,
+) -> None:
+    """Train a model on DATA that does not need the shortcuts (or a baseline to compare with)."""
+    from sebra.debiasing.registry import method_class
+    from sebra.runs.config import parse_overrides
+    from sebra.runs.folder import RunFolder
+    from sebra.workflows.debias import DebiasOptions
+    from sebra.workflows.debias import debias as run_debias
+
+    source = o.make_source(
+        data, seed, device, mode, backbone, weights, image_size, attributes, exclude
+    )
+    overrides = tuple(set_ or ())
+    parse_overrides(method_class(method).config_class, overrides)
+    chosen = DebiasOptions(method, preset, overrides, ranking, rank_method, min_group)
+    folder = RunFolder.create(out, "debias", resume)
+    run = run_debias(source, chosen, folder, resume, Bars())
+    run.metrics["run"] = str(folder.path)
+    emit(run.metrics, as_json)
+    if not as_json:
+        show_evaluation(run.metrics["evaluation"], method)
+        line(f"run: {folder.path}")
+
+
+def show_evaluation(evaluation: Mapping[str, Any], name: str) -> None:
+    """Headline figures, then the groups."""
+    rows: list[list[Any]] = [
+        ["I.D. accuracy", evaluation.get("id_accuracy")],
+        ["average", evaluation.get("average")],
+        *([f"gap {k}", v] for k, v in evaluation.get("gaps", {}).items()),
+        ["average gap", evaluation.get("average_gap")],
+        ["worst group", evaluation.get("worst_group")],
+        ["", evaluation.get("worst_group_name", "")],
+        *([f"follows {k}", v] for k, v in evaluation.get("cues", {}).items()),
+    ]
+    shown = [row for row in rows if row[1] not in (None, "")]
+    table(f"{name} on the {evaluation.get('split', 'test')} split", ["figure", "value"], shown)
+    groups = evaluation.get("groups", [])
+    if groups:
+        cells = [
+            [
+                g["name"] + (" (small)" if g["small"] else ""),
+                g["n_train"],
+                g["n_test"],
+                g["accuracy"],
+            ]
+            for g in groups
+        ]
+        table("groups", ["group", "train", "test", "accuracy"], cells)

@@ -1,0 +1,83 @@
+"""`sebra evaluate` and `sebra predict`, `sebra export`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from sebra.cli import options as o
+from sebra.cli.debias import show_evaluation
+from sebra.cli.output import Bars, emit, line
+from sebra.cli.rank import show_ranking
+
+
+def register(app: typer.Typer) -> None:
+    app.command("evaluate", epilog="Example: sebra evaluate runs/photos photos/")(evaluate)
+
+
+def evaluate(
+    run: o.Run,
+    data: o.Data,
+    attributes: o.Attributes = None,
+    device: o.Device = "auto",
+    min_group: Annotated[
+        int, typer.Option("--min-group", help="Smaller test groups are never the worst group.")
+    ] = 20,
+    seeds: Annotated[
+        int, typer.Option("--seeds", help="Seeds for PD, the performance disparity.")
+    ] = 1,
+    k: Annotated[
+        int | None,
+        typer.Option("--k", help="Samples per class and side for PD [default: min(100, n/2)]."),
+    ] = None,
+    out: Annotated[
+        str | None, typer.Option("--out", metavar="FILE", help="Also write the figures here.")
+    ] = None,
+    format_: Annotated[
+        str | None, typer.Option("--format", help="Print the groups as csv or latex.")
+    ] = None,
+    as_json: o.Json = False,
+) -> None:
+    """Measure a run on DATA: a model by groups and gaps, a ranking by its agreement with them."""
+    from sebra.runs.folder import RunFolder
+    from sebra.workflows.evaluate import evaluate_run
+
+    folder = RunFolder.open(run)
+    found = evaluate_run(
+        folder, data, o.split_names(attributes), device, min_group, seeds, k, Bars()
+    )
+    if out is not None:
+        import json
+        from pathlib import Path
+
+        from sebra.runs.folder import clean
+
+        Path(out).write_text(json.dumps(clean(found), indent=2) + "\n", encoding="utf-8")
+    emit(found, as_json)
+    if as_json:
+        return
+    if format_ is not None:
+        _print_groups(found, format_)
+    elif "evaluation" in found:
+        show_evaluation(found["evaluation"], "model")
+    else:
+        show_ranking({**found, "samples": "all"})
+    line(f"run: {folder.path}")
+
+
+def _print_groups(found: dict[str, object], format_: str) -> None:
+    from sebra.errors import UsageError
+    from sebra.measuring import tables
+
+    evaluation = found.get("evaluation")
+    if not isinstance(evaluation, dict):
+        raise UsageError("--format: only a model run has a table of groups")
+    rows = [
+        {"group": g["name"], "train": g["n_train"], "test": g["n_test"], "accuracy": g["accuracy"]}
+        for g in evaluation.get("groups", [])
+    ]
+    renderers = {"csv": tables.csv_text, "latex": tables.latex, "markdown": tables.markdown}
+    if format_ not in renderers:
+        raise UsageError(f"--format: {format_!r} is not one of csv, latex, markdown")
+    line(renderers[format_](rows))

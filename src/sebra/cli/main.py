@@ -1,0 +1,81 @@
+"""The command line: options in, text and exit status out."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import typer
+
+from sebra import __version__
+from sebra.cli import bench, data, debias, evaluate, rank, show
+from sebra.errors import SebraError
+
+app = typer.Typer(
+    name="sebra",
+    help="Rank training samples by how much they rely on shortcuts, see the shortcuts, "
+    "and train a model that does not need them.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+# Some releases of typer use the click package, others carry their own copy of it.
+_WRONG_USAGE: Any = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
+
+
+def _version(value: bool) -> None:
+    if value:
+        typer.echo(f"sebra {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def common(
+    version: bool = typer.Option(
+        False, "--version", callback=_version, is_eager=True, help="Print the version."
+    ),
+) -> None:
+    """Shared by all commands."""
+
+
+for module in (rank, debias, evaluate, show, data, bench):
+    module.register(app)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Runs the command line and leaves with its status.
+
+    0 done; 2 wrong usage or wrong data, one line on stderr; 1 anything else; 130 interrupted.
+    """
+    sys.exit(run(list(sys.argv[1:] if arguments is None else arguments)))
+
+
+def run(arguments: list[str]) -> int:
+    """The same without leaving the process."""
+    command = typer.main.get_command(app)
+    try:
+        result = command.main(arguments, prog_name="sebra", standalone_mode=False)
+        return int(result) if isinstance(result, int) else 0
+    except SebraError as error:
+        return _say(str(error), error.exit_status)
+    except _WRONG_USAGE as error:
+        if type(error).__name__ == "NoArgsIsHelpError":
+            typer.echo(command.get_help(error.ctx), err=True)
+            return 2
+        return _say(error.format_message(), 2)
+    except (KeyboardInterrupt, typer.Abort):
+        return _say("interrupted", 130)
+    except BrokenPipeError:
+        return 1
+    except OSError as error:
+        return _say(str(error), 1)
+
+
+def _say(text: str, status: int) -> int:
+    one_line = " ".join(text.split())
+    typer.echo(f"sebra: {one_line}", err=True)
+    return status

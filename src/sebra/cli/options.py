@@ -1,0 +1,105 @@
+"""Options that several commands share, declared once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sebra.errors import UsageError
+
+if TYPE_CHECKING:
+    from sebra.workflows.prepare import Source
+
+Data = Annotated[
+    str,
+    typer.Argument(
+        metavar="DATA",
+        help="A folder of class folders, a .csv/.parquet/.npz file, a folder with X.npy and y.npy, "
+        "NAME:PATH of a known layout (see `sebra data`), or `demo`.",
+        show_default=False,
+    ),
+]
+Run = Annotated[
+    str, typer.Argument(metavar="RUN", help="The folder of an earlier run.", show_default=False)
+]
+Out = Annotated[
+    str | None,
+    typer.Option("--out", metavar="RUN", help="Run folder [default: runs/<command>-<time>]."),
+]
+Seed = Annotated[int, typer.Option("--seed", help="Same seed, same machine, same result.")]
+Device = Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")]
+Mode = Annotated[
+    str,
+    typer.Option(
+        "--mode",
+        help="auto, features (the backbone runs once, heads train on its features) or finetune.",
+    ),
+]
+Backbone = Annotated[
+    str | None, typer.Option("--backbone", metavar="NAME", help="Any timm name, or small.")
+]
+Weights = Annotated[
+    str | None,
+    typer.Option(
+        "--weights", metavar="FILE", help="Backbone weights (safetensors), or hub, or none."
+    ),
+]
+ImageSize = Annotated[
+    int | None, typer.Option("--image-size", help="Side in pixels [default: from the images].")
+]
+Preset = Annotated[
+    str | None,
+    typer.Option("--preset", metavar="NAME", help="Settings by name, e.g. paper/urbancars."),
+]
+Set = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Any setting of the method; repeatable."),
+]
+Attributes = Annotated[
+    str | None,
+    typer.Option(
+        "--attributes", metavar="A,B", help="Attribute columns to evaluate with, strongest first."
+    ),
+]
+Exclude = Annotated[
+    str | None, typer.Option("--exclude", metavar="FILE", help="Marks exported from a report.")
+]
+Resume = Annotated[bool, typer.Option("--resume", help="Go on with an unfinished run.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]
+
+
+def split_names(text: str | None) -> tuple[str, ...] | None:
+    """`a,b` to a tuple of names."""
+    if text is None:
+        return None
+    names = tuple(part.strip() for part in text.split(",") if part.strip())
+    if not names:
+        raise UsageError("an empty list of names was given")
+    return names
+
+
+def make_source(
+    data: str,
+    seed: int,
+    device: str,
+    mode: str,
+    backbone: str | None,
+    weights: str | None,
+    image_size: int | None,
+    attributes: str | None,
+    exclude: str | None,
+) -> Source:
+    from sebra.workflows.prepare import Source
+
+    return Source(
+        data=data,
+        seed=seed,
+        device=device,
+        mode=mode,
+        backbone=backbone,
+        weights=weights,
+        image_size=image_size,
+        attributes=split_names(attributes),
+        exclude=exclude,
+    )

@@ -1,0 +1,103 @@
+"""What a person sees: progress and messages on stderr, results on stdout."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import typer
+
+
+class Bars:
+    """Progress bars on a terminal; elsewhere one line per message and nothing more."""
+
+    def __init__(self) -> None:
+        logging.basicConfig(format="sebra: %(message)s", level=logging.WARNING, stream=sys.stderr)
+        self._live = sys.stderr.isatty()
+        self._bar: Any = None
+        self._task: Any = None
+        self._images = 0
+        self._began = time.monotonic()
+
+    def start(self, phase: str, total: int) -> None:
+        if not self._live:
+            return
+        from rich.console import Console
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeRemainingColumn,
+        )
+
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[note]}"),
+            TimeRemainingColumn(),
+            console=Console(stderr=True),
+            transient=True,
+        )
+        self._bar.start()
+        self._task = self._bar.add_task(phase, total=total, note="")
+        self._began = time.monotonic()
+
+    def advance(self, done: int, images: int = 0, note: str = "") -> None:
+        if self._bar is None:
+            return
+        seconds = time.monotonic() - self._began
+        if images and seconds > 0:
+            note = f"{images / seconds:,.0f} images/s"
+        self._bar.update(self._task, completed=done, note=note)
+
+    def finish(self) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
+
+    def message(self, text: str) -> None:
+        typer.echo(f"sebra: {text}", err=True)
+
+
+def emit(metrics: Mapping[str, Any], as_json: bool) -> None:
+    """With --json the one object on stdout."""
+    from sebra.runs.folder import clean
+
+    if as_json:
+        typer.echo(json.dumps(clean(metrics), allow_nan=False))
+
+
+def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    """A table on stdout."""
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    shown = Table(title=escape(title), title_justify="left")
+    for i, name in enumerate(columns):
+        shown.add_column(escape(name), justify="left" if i == 0 else "right")
+    for row in rows:
+        shown.add_row(*(escape(cell(v)) for v in row))
+    width = None if sys.stdout.isatty() else 160
+    Console(width=width).print(shown)
+
+
+def cell(value: Any) -> str:
+    """One figure as a person reads it."""
+    if value is None:
+        return "–"
+    if isinstance(value, Mapping) and "mean" in value:
+        return f"{value['mean']:.1f} ± {value['std']:.1f}"
+    if isinstance(value, float):
+        return f"{value:.2f}" if abs(value) < 1.0 else f"{value:.1f}"
+    return str(value)
+
+
+def line(text: str) -> None:
+    typer.echo(text)

@@ -1,0 +1,93 @@
+"""`sebra rank`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from sebra.cli import options as o
+from sebra.cli.output import Bars, emit, line, table
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+EXAMPLE = "Example: sebra rank photos/ --out runs/photos"
+
+
+def register(app: typer.Typer) -> None:
+    app.command("rank", epilog=EXAMPLE)(rank)
+
+
+def rank(
+    data: o.Data,
+    method: Annotated[
+        str, typer.Option("--method", help="sebra, erm, random or neurons.")
+    ] = "sebra",
+    neurons: Annotated[
+        str | None,
+        typer.Option("--neurons", metavar="FILE|auto", help="Marked neurons for --method neurons."),
+    ] = None,
+    out: o.Out = None,
+    seed: o.Seed = 0,
+    device: o.Device = "auto",
+    mode: o.Mode = "auto",
+    backbone: o.Backbone = None,
+    weights: o.Weights = None,
+    image_size: o.ImageSize = None,
+    preset: o.Preset = None,
+    set_: o.Set = None,
+    attributes: o.Attributes = None,
+    exclude: o.Exclude = None,
+    resume: o.Resume = False,
+    as_json: o.Json = False,
+) -> None:
+    """Rank every training sample of DATA by spuriosity (0 = most spurious of its class)."""
+    from sebra.runs.folder import RunFolder
+    from sebra.workflows.rank import RankOptions
+    from sebra.workflows.rank import rank as run_rank
+
+    source = o.make_source(
+        data, seed, device, mode, backbone, weights, image_size, attributes, exclude
+    )
+    chosen = RankOptions(method, preset, tuple(set_ or ()), neurons)
+    check_early(source.data, method, chosen.overrides, neurons)
+    folder = RunFolder.create(out, "rank", resume)
+    run = run_rank(source, chosen, folder, resume, Bars())
+    run.metrics["run"] = str(folder.path)
+    emit(run.metrics, as_json)
+    if not as_json:
+        show_ranking(run.metrics)
+        line(f"run: {folder.path}")
+
+
+def show_ranking(metrics: Mapping[str, Any]) -> None:
+    """The figures of a ranking."""
+    found = metrics["ranking"]
+    names = {
+        "somers_d": "Somers' D",
+        "tau_b": "tau-b (size-matched)",
+        "published": "published score",
+        "pd": "PD",
+        "trust": "trust",
+        "buckets": "buckets",
+        "largest_bucket_share": "largest bucket (share)",
+    }
+    rows = [[shown, found[key]] for key, shown in names.items() if key in found]
+    for stage in found.get("stages", ()):
+        given = ", ".join(f"{k} {v:.2f}" for k, v in stage["given"].items() if v is not None)
+        rows.append([stage["name"], given])
+    table(f"ranking of {metrics['samples']} samples", ["figure", "value"], rows)
+    seconds = metrics["seconds"]
+    line("seconds: " + ", ".join(f"{k} {v:.1f}" for k, v in seconds.items()))
+
+
+def check_early(data: str, method: str, overrides: tuple[str, ...], neurons: str | None) -> None:
+    """Refuses contradictory options before anything is read."""
+    from sebra.errors import UsageError
+    from sebra.ranking.registry import ranker_class
+    from sebra.runs.config import parse_overrides
+
+    if neurons is not None and method != "neurons":
+        raise UsageError(f"--neurons: belongs to --method neurons, not {method}")
+    parse_overrides(ranker_class(method).config_class, overrides)

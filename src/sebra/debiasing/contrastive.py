@@ -1,0 +1,131 @@
+"""Contrastive debiasing over a spuriosity ranking (paper, section 3.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from sebra.debiasing.contrastive_loss import contrastive_loss
+from sebra.debiasing.method import Help, TrainConfig, check, every_sample, make_trainer
+from sebra.debiasing.pairs import Ranges, rank_partners
+from sebra.engine.networks import Network
+from sebra.engine.session import Session
+from sebra.engine.task import Task
+from sebra.loading.augment import Augment
+
+
+@dataclass(frozen=True)
+class ContrastiveConfig(TrainConfig):
+    """The objective L_con + gamma·CE and the choices the paper leaves open.
+
+    tau: temperature. positives, negatives: M and N per anchor. rank_gap: how many buckets later a
+    positive must be. ce_on: which samples the cross-entropy sees: `anchor`, `positive` or `both`.
+    pair_gradient: whether gradients flow through positives and negatives. denominator: `anchor`
+    as in the formula, or `batch`.
+    """
+
+    gamma: float = 0.5
+    tau: float = 0.05
+    positives: int = 1
+    negatives: int = 1
+    rank_gap: int = 1
+    ce_on: str = "positive"
+    pair_gradient: bool = False
+    denominator: str = "batch"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        checks = {
+            "gamma": self.gamma >= 0,
+            "tau": self.tau > 0,
+            "positives": self.positives >= 1,
+            "negatives": self.negatives >= 1,
+            "rank_gap": self.rank_gap >= 1,
+            "ce_on": self.ce_on in ("anchor", "positive", "both"),
+            "denominator": self.denominator in ("anchor", "batch"),
+        }
+        check(self, checks)
+
+
+class Contrastive:
+    """Pulls a sample towards less spurious ones of its class, away from equally spurious ones."""
+
+    name: ClassVar[str] = "sebra"
+    needs: frozenset[str] = frozenset({"ranking"})
+    config_class: ClassVar[type[TrainConfig]] = ContrastiveConfig
+
+    def __init__(self, config: ContrastiveConfig) -> None:
+        self.config = config
+
+    def fit(self, task: Task, help: Help, session: Session) -> Network:
+        assert help.guide is not None
+        partners = rank_partners(task.targets, help.guide.bucket, self.config.rank_gap)
+        return fit_pairs(task, help, session, self.config, *partners)
+
+
+def fit_pairs(
+    task: Task,
+    help: Help,
+    session: Session,
+    config: ContrastiveConfig,
+    positives: Ranges,
+    negatives: Ranges,
+    order: Callable[[torch.Generator], Tensor] | None = None,
+) -> Network:
+    """Trains with given partners; `order` draws the anchors (default: every sample once)."""
+    task = replace(task, augment=Augment(config.flip, config.crop))
+    network = task.network(hidden=config.hidden)
+    loss = PairLoss(task, network, config, positives, negatives)
+    trainer = make_trainer(task, network, config, loss, randoms=loss.randoms)
+    draw = order or (lambda generator: every_sample(task, config, generator))
+    trainer.run(session, help.selector, lambda _: draw(trainer.generator))
+    help.selector.restore(network)
+    return network
+
+
+class PairLoss:
+    """The objective of one batch of anchors; partners are drawn from the step's random numbers."""
+
+    def __init__(
+        self, task: Task, network: Network, config: ContrastiveConfig, pos: Ranges, neg: Ranges
+    ) -> None:
+        self.task, self.network, self.config = task, network, config
+        self.pos, self.neg = pos, neg
+        m, n = config.positives, config.negatives
+        self.randoms = m + n + task.randoms * (1 + m + n)
+
+    def __call__(self, index: Tensor, rand: Tensor) -> Tensor:
+        cfg, m, n, a = self.config, self.config.positives, self.config.negatives, self.task.randoms
+        batch = len(index)
+        picks, noise = rand[:, : m + n], rand[:, m + n :].reshape(batch, 1 + m + n, a)
+        positive = self.pos.draw(index, picks[:, :m])
+        negative = self.neg.draw(index, picks[:, m:])
+        z = self._embed(torch.cat([index[:, None], positive], 1), noise[:, : 1 + m])
+        with torch.set_grad_enabled(cfg.pair_gradient):
+            z_negative = self._embed(negative, noise[:, 1 + m :])
+        anchor, z_positive = z[:, 0], z[:, 1:]
+        paired = z_positive if cfg.pair_gradient else z_positive.detach()
+        con = contrastive_loss(anchor, paired, z_negative, cfg.tau, cfg.denominator)
+        return con + cfg.gamma * self._cross_entropy(anchor, z_positive, index)
+
+    def _embed(self, index: Tensor, noise: Tensor) -> Tensor:
+        """Embeddings of n x k samples as n x k x d, in one pass."""
+        n, k = index.shape
+        x = self.task.batch(index.reshape(-1), noise.reshape(n * k, -1))
+        return self.network.embed(x).view(n, k, -1)
+
+    def _cross_entropy(self, anchor: Tensor, positive: Tensor, index: Tensor) -> Tensor:
+        targets = self.task.targets[index]
+        chosen = {
+            "anchor": lambda: anchor[:, None],
+            "positive": lambda: positive,
+            "both": lambda: torch.cat([anchor[:, None], positive], 1),
+        }[self.config.ce_on]()
+        logits = self.network.classify(chosen.reshape(-1, chosen.shape[-1]))
+        repeated = targets[:, None].expand(-1, chosen.shape[1]).reshape(-1)
+        return F.cross_entropy(logits.float(), repeated)

@@ -1,0 +1,152 @@
+"""A trained model that can be saved, loaded and asked."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from sebra.engine import networks
+from sebra.engine.device import autocast, choose_device
+from sebra.engine.networks import Network, NetworkSpec
+from sebra.errors import UsageError
+
+WEIGHTS, DESCRIPTION = "model.safetensors", "model.json"
+FORMAT = 1
+
+
+class Stacked(nn.Module):
+    """A frozen backbone with a head that was trained on its features, as one network."""
+
+    def __init__(self, backbone: Network, top: Network) -> None:
+        super().__init__()
+        self.backbone = backbone
+        self.top = top
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.top(self.backbone.embed(x))
+        return out
+
+
+@dataclass
+class Model:
+    """A classifier with its classes and preprocessing; takes raw images (or features)."""
+
+    network: nn.Module
+    classes: tuple[str, ...]
+    specs: tuple[NetworkSpec, ...]  # one, or backbone and top
+    details: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def inputs(self) -> tuple[int, ...]:
+        """Shape of one input: (3, height, width) or (d,)."""
+        return self.specs[0].inputs
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.network.parameters()).device
+
+    @torch.no_grad()
+    def probabilities(self, content: Any, batch: int = 256) -> npt.NDArray[np.float32]:
+        """Class probabilities: of an array of features, of uint8 images (n x h x w x 3), or of a
+        sequence of image files or PIL images."""
+        x = self._array(content)
+        self.network.eval()
+        out = []
+        for start in range(0, len(x), batch):
+            part = torch.from_numpy(np.ascontiguousarray(x[start : start + batch])).to(self.device)
+            if part.dim() == 4:
+                part = part.permute(0, 3, 1, 2)
+            with autocast(self.device):
+                out.append(self.network(part).float().softmax(1).cpu())
+        if not out:
+            return np.zeros((0, len(self.classes)), dtype=np.float32)
+        return torch.cat(out).numpy()
+
+    def predict(self, content: Any) -> npt.NDArray[np.object_]:
+        """Class names; `content` as for `probabilities`."""
+        best = self.probabilities(content).argmax(1)
+        return np.asarray(self.classes, dtype=object)[best]
+
+    def _array(self, content: Any) -> npt.NDArray[Any]:
+        if not isinstance(content, np.ndarray):
+            return self._images(content)
+        wanted = self.inputs if len(self.inputs) == 1 else (*self.inputs[1:], 3)
+        if tuple(content.shape[1:]) != tuple(wanted):
+            if content.ndim == 4 and len(self.inputs) == 3:
+                return self._images(list(content))
+            raise UsageError(f"the model takes inputs of shape {wanted}, not {content.shape[1:]}")
+        return content
+
+    def _images(self, content: Sequence[Any]) -> npt.NDArray[np.uint8]:
+        from PIL import Image
+
+        from sebra.samples.picture import decode_image, to_square
+
+        if len(self.inputs) != 3:
+            raise UsageError("the model takes features (an n x d array), not images")
+        size = self.inputs[1]
+        rows = []
+        for item in content:
+            if isinstance(item, (str, os.PathLike)):
+                rows.append(decode_image(Path(item), size))
+            else:
+                image = item if isinstance(item, Image.Image) else Image.fromarray(item)
+                rows.append(to_square(image, size))
+        return np.stack(rows) if rows else np.zeros((0, size, size, 3), dtype=np.uint8)
+
+    def save(self, folder: str | Path) -> None:
+        """Writes `model.safetensors` and `model.json`, each atomically."""
+        from safetensors.torch import save_file
+
+        where = Path(folder)
+        where.mkdir(parents=True, exist_ok=True)
+        state = {k: v.detach().cpu().contiguous() for k, v in self.network.state_dict().items()}
+        description = {
+            "format": FORMAT,
+            "classes": list(self.classes),
+            "networks": [s.to_dict() for s in self.specs],
+            "preprocessing": "RGB, squashed to the input size, 0..255; normalised by the network",
+            **self.details,
+        }
+        weights = where / f".{WEIGHTS}.{os.getpid()}.tmp"
+        text = where / f".{DESCRIPTION}.{os.getpid()}.tmp"
+        save_file(state, weights)
+        text.write_text(json.dumps(description, indent=2) + "\n", encoding="utf-8")
+        os.replace(weights, where / WEIGHTS)
+        os.replace(text, where / DESCRIPTION)
+
+    @classmethod
+    def load(cls, folder: str | Path, device: str = "auto") -> Model:
+        """A model from a run folder; nothing in it is executed."""
+        from safetensors import SafetensorError
+        from safetensors.torch import load_file
+
+        where = Path(folder)
+        if not (where / DESCRIPTION).is_file() or not (where / WEIGHTS).is_file():
+            raise UsageError(f"{folder}: no {WEIGHTS} and {DESCRIPTION} here; give a debias run")
+        try:
+            found: Mapping[str, Any] = json.loads((where / DESCRIPTION).read_text("utf-8"))
+            specs = tuple(NetworkSpec.from_dict(s) for s in found["networks"])
+            classes = tuple(str(c) for c in found["classes"])
+            network = assemble([networks.build(s, 0) for s in specs])
+            network.load_state_dict(load_file(where / WEIGHTS))
+        except (KeyError, TypeError, ValueError, RuntimeError, SafetensorError, OSError) as error:
+            first = str(error).splitlines()[0]
+            raise UsageError(f"{folder}: not a model of Sebra ({first})") from None
+        known = {"format", "classes", "networks", "preprocessing"}
+        details = {k: v for k, v in found.items() if k not in known}
+        return cls(network.to(choose_device(device)).eval(), classes, specs, details)
+
+
+def assemble(parts: Sequence[Network]) -> nn.Module:
+    """One network as it is, or a backbone with its top."""
+    return parts[0] if len(parts) == 1 else Stacked(parts[0], parts[1])

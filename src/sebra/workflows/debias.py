@@ -1,0 +1,269 @@
+"""`sebra debias`: DATA (and a ranking) in, a model that needs no shortcut out."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from sebra import __version__
+from sebra.debiasing.method import Guide, Help
+from sebra.debiasing.model import Model, assemble
+from sebra.debiasing.registry import method_class
+from sebra.engine import networks
+from sebra.engine.networks import Network, NetworkSpec
+from sebra.engine.session import ProgressSink, Session
+from sebra.errors import UsageError
+from sebra.measuring.groups import MIN_GROUP, group_numbers, score
+from sebra.ranking.ranking import Ranking
+from sebra.ranking.registry import ranker_class
+from sebra.runs.config import build_config
+from sebra.runs.folder import RANKING, RunFolder
+from sebra.runs.meter import Meter
+from sebra.samples.table import Samples
+from sebra.workflows.history import History, predicted_classes
+from sebra.workflows.prepare import Prepared, Source, prepare
+from sebra.workflows.rank import identity_of, measure, open_session
+from sebra.workflows.validation import Parts, make_selector, split_training
+
+LAST_EPOCHS = 5
+
+
+@dataclass(frozen=True)
+class DebiasOptions:
+    """What `debias` takes besides the source."""
+
+    method: str = "sebra"
+    preset: str | None = None
+    overrides: tuple[str, ...] = ()
+    ranking: str | None = None
+    rank_method: str | None = None
+    min_group: int = MIN_GROUP
+
+
+@dataclass
+class DebiasRun:
+    """A trained model with everything that was measured on the way."""
+
+    model: Model
+    metrics: dict[str, Any]
+    history: list[dict[str, Any]]
+    prepared: Prepared
+    ranking: Ranking | None
+    config: Any
+
+
+def debias(
+    source: Source,
+    options: DebiasOptions,
+    folder: RunFolder | None = None,
+    resume: bool = False,
+    progress: ProgressSink | None = None,
+    samples: Samples | None = None,
+    ranking: Ranking | None = None,
+) -> DebiasRun:
+    """Trains a model on DATA by any method; writes the run folder where one is given."""
+    meter = Meter()
+    identity = identity_of("debias", source, dataclasses.asdict(options))
+    session = open_session(folder, identity, resume, progress)
+    if options.ranking is not None:
+        ranking = Ranking.load(options.ranking)
+    with session.stoppable():
+        prepared = prepare(source, session, meter, samples)
+        run = debias_prepared(prepared, options, session, meter, ranking)
+    run.metrics.update(meter.result())
+    if folder is not None:
+        write_debias_run(folder, run, identity)
+    session.close()
+    return run
+
+
+def debias_prepared(
+    prepared: Prepared,
+    options: DebiasOptions,
+    session: Session,
+    meter: Meter,
+    ranking: Ranking | None = None,
+) -> DebiasRun:
+    """Trains on a prepared data set; ranks first where the method needs it and none is given."""
+    kind = method_class(options.method)
+    config = build_config(
+        kind.config_class, "debias", options.method, prepared.mode, options.preset,
+        options.overrides,
+    )  # fmt: skip
+    method = kind(config)
+    _check_needs(method, prepared.samples, options)
+    if ranking is not None:
+        ranking.aligned_to(prepared.split("train")[0].ids)
+    elif "ranking" in method.needs:
+        ranking = _rank_first(prepared, options, session, meter)
+    parts = split_training(prepared.samples, prepared.source.seed)
+    rank = None if ranking is None else _table(ranking, prepared)["rank"].to_numpy()
+    selector = make_selector(prepared, parts, rank, config.epochs - LAST_EPOCHS)
+    session.note(f"model selection: {selector.criterion}")
+    with meter.phase("debias"):
+        index = torch.from_numpy(parts.train).to(prepared.device)
+        task = prepared.task("train").subset(index)
+        aid = _help(prepared, parts, ranking, method.needs)
+        network = method.fit(task, replace(aid, selector=selector), session)
+    model = _model(prepared, network, options.method)
+    with meter.phase("evaluate"):
+        evaluation = _evaluate(prepared, parts, network, options.min_group)
+    metrics: dict[str, Any] = {
+        "version": __version__,
+        "data": prepared.source.data,
+        "method": options.method,
+        "samples": len(prepared.samples),
+        "evaluation": evaluation,
+        "selection": _selection(selector),
+        "notes": list(session.notes),
+    }
+    if ranking is not None:
+        metrics["ranking"] = measure(ranking, prepared.samples)
+    return DebiasRun(model, metrics, selector.rows, prepared, ranking, config)
+
+
+def _check_needs(method: Any, samples: Samples, options: DebiasOptions) -> None:
+    """Says before any training what a method lacks."""
+    needs = method.needs
+    if "groups" in needs and not samples.attributes:
+        raise UsageError(
+            f"--method {options.method}: needs attribute columns in {samples.source}, it has none; "
+            "add them to the manifest or choose a method without supervision"
+        )
+    if needs & {"heldout", "heldout_groups"}:
+        if len(samples.rows("val")) == 0:
+            raise UsageError(f"--method {options.method}: needs a val split in {samples.source}")
+        if "heldout_groups" in needs and not samples.attributes:
+            raise UsageError(
+                f"--method {options.method}: needs attribute columns on the val split of "
+                f"{samples.source}; --set on=ranking works without them"
+            )
+    if samples.attributes and "heldout_groups" in needs:
+        groups = group_numbers(samples)
+        train, val = groups[samples.rows("train")], groups[samples.rows("val")]
+        empty = np.setdiff1d(np.unique(train), np.unique(val))
+        if len(empty):
+            raise UsageError(
+                f"--method {options.method}: {len(empty)} of the training groups are empty in the "
+                f"val split of {samples.source}; add samples of them or choose another method"
+            )
+
+
+def _rank_first(
+    prepared: Prepared, options: DebiasOptions, session: Session, meter: Meter
+) -> Ranking:
+    default = "peel" if options.method == "stages" else "sebra"
+    name = options.rank_method or default
+    kind = ranker_class(name)
+    config = build_config(kind.config_class, "rank", name, prepared.mode, options.preset)
+    session.note(f"ranking first (method {name}); --ranking RUN uses an earlier one")
+    part, _ = prepared.split("train")
+
+    def compute() -> dict[str, torch.Tensor]:
+        history = History(prepared.samples, None, None)
+        with meter.phase("rank"):
+            result = kind(config).rank(prepared.task("train"), session, history)
+        ranking = Ranking.from_result(result, part.ids, part.labels, part.classes)
+        columns = ["rank", "bucket", "spuriosity", *ranking.stages]
+        return {c: torch.from_numpy(ranking.table[c].to_numpy().copy()) for c in columns}
+
+    found = session.once("ranking", compute)
+    import pandas as pd
+
+    label = np.asarray(part.classes, dtype=object)[part.labels]
+    table = pd.DataFrame({"id": part.ids, "label": label})
+    return Ranking(table.assign(**{k: v.numpy() for k, v in found.items()}))
+
+
+def _table(ranking: Ranking, prepared: Prepared) -> Any:
+    return ranking.aligned_to(prepared.split("train")[0].ids)
+
+
+def _help(prepared: Prepared, parts: Parts, ranking: Ranking | None, needs: frozenset[str]) -> Help:
+    """What the method may use, cut to the samples that train."""
+    device, samples = prepared.device, prepared.samples
+    selector: Any = None
+    guide = None
+    if ranking is not None:
+        table = _table(ranking, prepared).iloc[parts.train]
+        stages = [c for c in table.columns if str(c).startswith("stage_")]
+        guide = Guide(
+            rank=_tensor(table["rank"].to_numpy(), device),
+            bucket=_tensor(table["bucket"].to_numpy(), device),
+            spuriosity=_tensor(table["spuriosity"].to_numpy(), device).float(),
+            stages=_tensor(table[stages].to_numpy(), device).float() if stages else None,
+        )
+    groups = heldout = heldout_groups = None
+    numbers = group_numbers(samples) if samples.attributes else None
+    if "groups" in needs and numbers is not None:
+        groups = _tensor(_dense(numbers[samples.rows("train")][parts.train]), device)
+    if needs & {"heldout", "heldout_groups"}:
+        heldout = prepared.task("val")
+        if numbers is not None:
+            heldout_groups = _tensor(_dense(numbers[samples.rows("val")]), device)
+    return Help(selector, guide, groups, heldout, heldout_groups)
+
+
+def _dense(numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    return np.unique(numbers, return_inverse=True)[1].astype(np.int64)
+
+
+def _tensor(values: npt.NDArray[Any], device: torch.device) -> torch.Tensor:
+    return torch.from_numpy(np.array(values)).to(device)
+
+
+def _model(prepared: Prepared, network: Network, method: str) -> Model:
+    """The trained network as something that takes raw images."""
+    classes = prepared.samples.classes
+    details = {"method": method, "data": prepared.source.data, "version": __version__}
+    if prepared.mode != "features" or prepared.samples.kind == "features":
+        return Model(network, classes, (network.spec,), details)
+    size = prepared.image_size or 0
+    source = prepared.weights.source if prepared.weights else "none"
+    spec = NetworkSpec(prepared.backbone, (3, size, size), 1, weights=source)
+    backbone = networks.build(spec, 0, prepared.weights).to(prepared.device)
+    return Model(assemble([backbone, network]), classes, (spec, network.spec), details)
+
+
+def _evaluate(prepared: Prepared, parts: Parts, network: Network, min_group: int) -> dict[str, Any]:
+    """Scores on the test split, else on val, else on what was held out of training."""
+    samples = prepared.samples
+    for name in ("test", "val"):
+        if len(samples.rows(name)):
+            task = prepared.task(name)
+            samples = prepared.samples
+            predicted = predicted_classes(network, task)
+            found = score(samples, samples.rows(name), predicted, min_group)
+            return {"split": name, **found.to_dict()}
+    if len(parts.heldout) == 0:
+        return {}
+    index = torch.from_numpy(parts.heldout).to(prepared.device)
+    predicted = predicted_classes(network, prepared.task("train").subset(index))
+    rows = samples.rows("train")[parts.heldout]
+    return {"split": "heldout", **score(samples, rows, predicted, min_group).to_dict()}
+
+
+def _selection(selector: Any) -> dict[str, Any]:
+    last = [r["test_accuracy"] for r in selector.rows if "test_accuracy" in r][-LAST_EPOCHS:]
+    out = {"criterion": selector.criterion, "best_epoch": selector.best_epoch}
+    if selector.rows and "score" in selector.rows[-1]:
+        out["score"] = selector.best_score
+    if last:
+        out["mean_of_last_epochs"] = float(np.mean(last))
+    return out
+
+
+def write_debias_run(folder: RunFolder, run: DebiasRun, identity: dict[str, Any]) -> None:
+    settings = {k: v for k, v in dataclasses.asdict(run.config).items() if v is not None}
+    folder.write_config({**identity, "settings": settings})
+    run.model.save(folder.path)
+    if run.ranking is not None:
+        run.ranking.save(folder.path / RANKING)
+    folder.write_history(run.history)
+    folder.write_quarantine(run.prepared.faults)
+    folder.write_metrics(run.metrics)

@@ -1,0 +1,192 @@
+"""`sebra evaluate`: a model run against groups, a ranking run against the true attributes."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from sebra import __version__
+from sebra.debiasing.method import TrainConfig, every_sample, make_trainer
+from sebra.debiasing.model import WEIGHTS, Model
+from sebra.engine.session import ProgressSink, Session
+from sebra.errors import UsageError
+from sebra.loading.augment import Augment
+from sebra.loading.decode import load_images
+from sebra.measuring.disparity import performance_disparity
+from sebra.measuring.groups import MIN_GROUP, Scores, score
+from sebra.measuring.seeds import mean_std
+from sebra.ranking.ranking import Ranking
+from sebra.runs.config import build_config
+from sebra.runs.folder import CONFIG, RANKING, RunFolder
+from sebra.runs.meter import Meter
+from sebra.samples.open import open_samples
+from sebra.samples.table import FeatureArray, Samples
+from sebra.workflows.history import predicted_classes
+from sebra.workflows.prepare import Prepared, Source, prepare
+from sebra.workflows.rank import measure
+
+PD_LAST_EPOCHS = 5
+
+
+def evaluate_run(
+    folder: RunFolder,
+    data: str,
+    attributes: tuple[str, ...] | None = None,
+    device: str = "auto",
+    min_group: int = MIN_GROUP,
+    seeds: int = 1,
+    pd_k: int | None = None,
+    progress: ProgressSink | None = None,
+) -> dict[str, Any]:
+    """The figures of a run on DATA: `evaluation` of a model, `ranking` of a ranking."""
+    meter = Meter()
+    out: dict[str, Any] = {"version": __version__, "data": data, "run": str(folder.path)}
+    if folder.has(WEIGHTS):
+        samples = open_samples(data, attributes)
+        model = Model.load(folder.path, device)
+        with meter.phase("evaluate"):
+            split, found = evaluate_model(model, samples, min_group)
+        out["evaluation"] = {"split": split, **found.to_dict()}
+    elif folder.has(RANKING):
+        out["ranking"] = _evaluate_ranking(
+            folder, data, attributes, device, seeds, pd_k, meter, progress
+        )
+    else:
+        raise UsageError(f"{folder.path}: holds neither a model nor a ranking")
+    return {**out, **meter.result()}
+
+
+def evaluate_model(
+    model: Model, samples: Samples, min_group: int = MIN_GROUP
+) -> tuple[str, Scores]:
+    """Scores a model on the test split, else on val; returns which."""
+    if samples.classes != model.classes:
+        raise UsageError(
+            f"{samples.source}: its classes ({', '.join(samples.classes[:4])}) are not the "
+            f"model's ({', '.join(model.classes[:4])})"
+        )
+    split = next((s for s in ("test", "val") if len(samples.rows(s))), None)
+    if split is None:
+        raise UsageError(f"{samples.source}: has neither a test nor a val split to evaluate on")
+    predicted, samples = predict_split(model, samples, split)
+    return split, score(samples, samples.rows(split), predicted, min_group)
+
+
+def predict_split(
+    model: Model, samples: Samples, split: str
+) -> tuple[npt.NDArray[np.int64], Samples]:
+    """Predicted class numbers of a split, and the data set without unreadable images."""
+    part = samples.take(samples.rows(split))
+    if isinstance(part.content, FeatureArray):
+        if len(model.inputs) != 1:
+            raise UsageError(f"{samples.source}: holds features, the model takes images")
+        values = part.content.values[part.content.rows]
+        return model.probabilities(np.asarray(values, dtype=np.float32)).argmax(1), samples
+    if len(model.inputs) != 3:
+        raise UsageError(f"{samples.source}: holds images, the model takes features")
+    known = len(part.faults)
+    part, images = load_images(part, model.inputs[1])
+    samples = samples.without(part.faults[known:])
+    blocks = [
+        model.probabilities(images.pixels[images.rows[start : start + 1024]]).argmax(1)
+        for start in range(0, len(part), 1024)
+    ]
+    return np.concatenate(blocks), samples
+
+
+def _evaluate_ranking(
+    folder: RunFolder,
+    data: str,
+    attributes: tuple[str, ...] | None,
+    device: str,
+    seeds: int,
+    pd_k: int | None,
+    meter: Meter,
+    progress: ProgressSink | None,
+) -> dict[str, Any]:
+    ranking = Ranking.load(folder.path)
+    samples = open_samples(data, attributes)
+    train = samples.take(samples.rows("train"))
+    out: dict[str, Any] = {}
+    known = set(ranking.table["id"])
+    readable = np.array([i in known for i in train.ids], dtype=np.bool_)
+    if not readable.any():
+        raise UsageError(f"{folder.path}: is a ranking of other data than {data} (no common id)")
+    rest = samples.rows("train")[~readable]
+    samples = samples.take(np.setdiff1d(np.arange(len(samples)), rest))
+    ids = samples.ids[samples.rows("train")]
+    ranking = Ranking(ranking.aligned_to(ids), ranking.details)
+    out.update(measure(ranking, samples))
+    if len(samples.rows("test")):
+        config = folder.read_config() if folder.has(CONFIG) else {}
+        with meter.phase("pd"):
+            out.update(_disparity(ranking, samples, config, data, device, seeds, pd_k, progress))
+    return out
+
+
+def _disparity(
+    ranking: Ranking,
+    samples: Samples,
+    config: dict[str, Any],
+    data: str,
+    device: str,
+    seeds: int,
+    k: int | None,
+    progress: ProgressSink | None,
+) -> dict[str, Any]:
+    """PD with the network of the ranking run: trained on the bottom k, then on the top k."""
+    session = Session(progress=progress)
+    runs = []
+    for seed in range(seeds):
+        source = Source(
+            data=data,
+            seed=seed,
+            device=device,
+            mode=config.get("mode", "auto"),
+            backbone=config.get("backbone"),
+            weights=config.get("weights"),
+            image_size=config.get("image_size"),
+        )
+        prepared = prepare(source, session, Meter(), samples)
+        table = ranking.aligned_to(prepared.split("train")[0].ids)
+        labels = prepared.task("train").targets.cpu().numpy()
+
+        def train_and_score(index: npt.NDArray[np.int64], prepared: Prepared = prepared) -> float:
+            return _subset_accuracy(prepared, index, session)
+
+        runs.append(performance_disparity(train_and_score, table["rank"].to_numpy(), labels, k))
+    if seeds == 1:
+        return {"pd": runs[0]["pd"], "pd_details": runs[0]}
+    joined = mean_std([{k: v for k, v in r.items() if k != "k"} for r in runs])
+    return {"pd": joined["pd"], "pd_details": {**joined, "k": runs[0]["k"]}}
+
+
+def _subset_accuracy(prepared: Prepared, index: npt.NDArray[np.int64], session: Session) -> float:
+    """Test accuracy, mean of the last epochs, of plain training on these samples alone."""
+    config = build_config(TrainConfig, "pd", "pd", prepared.mode)
+    chosen = torch.from_numpy(np.sort(index)).to(prepared.device)
+    task = replace(prepared.task("train").subset(chosen), augment=Augment(config.flip, config.crop))
+    network = task.network(hidden=config.hidden)
+    test = prepared.task("test")
+    targets = test.targets.cpu().numpy()
+
+    def loss(index: Tensor, rand: Tensor) -> Tensor:
+        return F.cross_entropy(network(task.batch(index, rand)).float(), task.targets[index])
+
+    trainer = make_trainer(task, network, config, loss)
+    seen: list[float] = []
+
+    def after(epoch: int) -> None:
+        if epoch >= config.epochs - PD_LAST_EPOCHS:
+            seen.append(float((predicted_classes(network, test) == targets).mean()) * 100)
+
+    trainer.run(session, None, lambda _: every_sample(task, config, trainer.generator),
+                phase=f"pd-{time.monotonic_ns()}", after_epoch=after)  # fmt: skip
+    return float(np.mean(seen))
