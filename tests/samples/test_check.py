@@ -12,12 +12,15 @@ def test_counts_groups_and_aligned_values(tmp_path):
     facts = describe(open_samples(f"urbancars:{miniatures.urbancars(tmp_path)}"))
     assert json.loads(json.dumps(facts)) == facts
     assert facts["splits"] == {"train": 24, "val": 16, "test": 16}
-    assert facts["classes"][0] == {"name": "urban", "train": 12, "val": 8, "test": 8}
+    assert facts["classes"][0] == {
+        "name": "urban",
+        "counts": {"train": 12, "val": 8, "test": 8},
+    }
     assert facts["attributes"][0]["aligned"] == {"urban": "urban", "country": "country"}
     assert facts["groups"][1] == {
+        "name": "urban, background aligned, object conflicting",
         "class": "urban",
-        "background": "aligned",
-        "object": "conflicting",
+        "alignment": {"background": "aligned", "object": "conflicting"},
         "counts": {"train": 2, "val": 2, "test": 2},
     }
     assert len(facts["groups"]) == 8
@@ -31,11 +34,8 @@ def test_deep_finds_unreadable_files_and_copies_across_splits(tmp_path):
     (root / "val" / "dog" / "000.jpg").write_bytes(b"")
     samples = open_samples(str(root))
     shallow, deep = describe(samples), describe(samples, deep=True)
-    assert shallow["faults"]["count"] == 0
-    assert deep["faults"] == {
-        "count": 1,
-        "examples": [{"id": "val/dog/000.jpg", "reason": "empty file"}],
-    }
+    assert shallow["faults"] == []
+    assert deep["faults"] == [{"id": "val/dog/000.jpg", "reason": "empty file"}]
     assert deep["leakage"] == {
         "count": 1,
         "examples": [["train/cat/001.jpg", "test/dog/copy.jpg"]],

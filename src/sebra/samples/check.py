@@ -27,7 +27,7 @@ from sebra.samples.table import (
 )
 
 MAX_GROUP_ATTRIBUTES = 6
-SHOWN = 20  # examples of faults and leaks
+SHOWN = 20  # examples of leaks
 
 
 def describe(samples: Samples, deep: bool = False) -> dict[str, Any]:
@@ -47,10 +47,7 @@ def describe(samples: Samples, deep: bool = False) -> dict[str, Any]:
         "classes": _classes(samples),
         "attributes": _attributes(samples),
         "groups": _groups(samples),
-        "faults": {
-            "count": len(samples.faults),
-            "examples": [{"id": f.id, "reason": f.reason} for f in samples.faults[:SHOWN]],
-        },
+        "faults": [{"id": f.id, "reason": f.reason} for f in samples.faults],
         "deep": deep,
     }
     if deep:
@@ -61,7 +58,7 @@ def describe(samples: Samples, deep: bool = False) -> dict[str, Any]:
 
 def _classes(samples: Samples) -> list[dict[str, Any]]:
     table = _counts(samples.labels, samples.split, len(samples.classes))
-    return [{"name": name, **table[c]} for c, name in enumerate(samples.classes)]
+    return [{"name": name, "counts": table[c]} for c, name in enumerate(samples.classes)]
 
 
 def _attributes(samples: Samples) -> list[dict[str, Any]]:
@@ -95,11 +92,14 @@ def _groups(samples: Samples) -> list[dict[str, Any]]:
     for key, counts in enumerate(table):
         label, group = divmod(key, groups)
         bits = f"{group:0{len(names)}b}"
-        states = ("aligned" if bit == "0" else "conflicting" for bit in bits)
+        states = ["aligned" if bit == "0" else "conflicting" for bit in bits]
+        alignments = dict(zip(names, states, strict=True))
+        name = ", ".join([samples.classes[label], *(f"{k} {v}" for k, v in alignments.items())])
         rows.append(
             {
+                "name": name,
                 "class": samples.classes[label],
-                **dict(zip(names, states, strict=True)),
+                "alignment": alignments,
                 "counts": counts,
             }
         )
@@ -175,11 +175,11 @@ def _notes(samples: Samples, facts: dict[str, Any]) -> list[str]:
             notes.append(f"no {split} split")
     if not samples.attributes:
         notes.append("no attributes: a ranking can be made but not scored against true groups")
-    train = [row["train"] for row in facts["classes"]]
+    train = [row["counts"]["train"] for row in facts["classes"]]
     if min(train) * 10 < max(train):
         notes.append(f"classes are unequal in training: {min(train)} to {max(train)} samples")
-    if facts["faults"]["count"]:
-        notes.append(f"{facts['faults']['count']} samples cannot be read and would be left out")
+    if samples.faults:
+        notes.append(f"{len(samples.faults)} samples cannot be read and would be left out")
     if facts.get("leakage", {}).get("count"):
         notes.append(f"{facts['leakage']['count']} contents occur in more than one split")
     return notes
