@@ -18,7 +18,7 @@ from sebra.showing.summary import summarise
 from sebra.showing.thumbnails import data_address
 from sebra.showing.words import figure, mean, shortened, visible
 
-MOST_CLASS_CHARTS = 40
+MOST_CLASS_CHARTS = 24
 MOST_FAULTS = 300
 MOST_SETTINGS = 200
 HEATMAP_SIDE = 224
