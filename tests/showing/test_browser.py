@@ -382,3 +382,10 @@ def test_without_attributes_or_stages_it_works_as_well(watched: Watched, tmp_pat
     page = watched.open(write_report(make_run(n=40, attributes=()), tmp_path / "report.html"))
     page.locator("#classes .tile").first.click()
     assert shown_title(page) == "boat, rank 0"
+
+
+def test_a_run_without_a_ranking_opens(watched: Watched, tmp_path: Path) -> None:
+    run = full_run()
+    page = watched.open(write_report(replace(run, table=run.table.iloc[:0]), tmp_path / "m.html"))
+    assert page.locator("#groups").is_visible()
+    assert page.locator("nav a", has_text="Browse").count() == 0

@@ -216,3 +216,17 @@ def test_long_names_stay_under_15_megabytes(tmp_path: Path) -> None:
     run = make_run(n=5000, ids=lambda i: f"{i:06d}-" + "<" * 4000, attributes=())
     path = write_report(run, tmp_path / "report.html")
     assert path.stat().st_size < 15_000_000
+
+
+def test_a_run_without_a_ranking_shows_its_models() -> None:
+    run = full_run()
+    html = report_html(replace(run, table=run.table.iloc[:0]))
+    assert "raises the worst group to 64.2 %" in html
+    assert '<section id="classes"' not in html
+
+
+def test_a_heat_map_stands_with_its_bias_and_class() -> None:
+    spot = Image.new("RGB", (32, 32), (200, 30, 30))
+    html = report_html(replace(full_run(), heatmaps={"stage_2": {"plane": spot}}))
+    assert html.count("<figcaption>Where it sits, averaged") == 1
+    assert 'alt="Where bias 2 sits in images of plane, averaged"' in html

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sebra.measuring.ranks import column_d
+from sebra.samples.table import Samples, alignment
 from sebra.showing.ranked import FOLLOWS, Ranked
 
 Array = npt.NDArray[Any]
@@ -42,24 +43,25 @@ class Bias:
     related: tuple[tuple[str, float], ...]  # attributes with their Somers' D, strongest first
 
 
-def cues(ranked: Ranked) -> list[Cue]:
+def cues(samples: Samples) -> list[Cue]:
     """Each attribute's strength over the training samples, in the attributes' order."""
-    names, aligned, _ = ranked.aligned()
+    names, aligned = alignment(samples)
+    train = samples.rows("train")
     out = []
     for k, name in enumerate(names):
-        attribute = ranked.samples.attributes[name]
-        usable = (ranked.rows >= 0) & (attribute.codes[ranked.rows] >= 0)
-        if not usable.any():
+        attribute = samples.attributes[name]
+        rows = train[attribute.codes[train] >= 0]
+        if not len(rows):
             continue
-        labels, codes = ranked.labels[usable], attribute.codes[ranked.rows[usable]]
-        table = np.zeros((len(attribute.levels), len(ranked.classes)))
-        np.add.at(table, (codes, labels), 1)
+        labels = samples.labels[rows]
+        table = np.zeros((len(attribute.levels), len(samples.classes)))
+        np.add.at(table, (attribute.codes[rows], labels), 1)
         accuracy = float(table.max(axis=1).sum() / table.sum())
         baseline = float(table.sum(axis=0).max() / table.sum())
         strength = (accuracy - baseline) / (1 - baseline) if baseline < 1 else 0.0
         shares = {
-            c: float(aligned[usable, k][labels == i].mean())
-            for i, c in enumerate(ranked.classes)
+            c: float(aligned[rows, k][labels == i].mean())
+            for i, c in enumerate(samples.classes)
             if (labels == i).any()
         }
         out.append(Cue(name, accuracy, baseline, strength, shares))
@@ -96,7 +98,7 @@ def _related(ranked: Ranked, column: Array) -> tuple[tuple[str, float], ...]:
 
 def aligned_along_rank(ranked: Ranked) -> dict[str, Array]:
     """Per attribute, the share of aligned samples in equal slices of each class's rank."""
-    if not ranked.samples.attributes:
+    if not ranked.samples.attributes or not len(ranked):
         return {}
     names, aligned, known = ranked.aligned()
     sizes = np.array([max(1, len(order)) for order in ranked.orders])

@@ -96,7 +96,7 @@ def _number(value: Any) -> float:
 
 def _training_groups(ranked: Ranked) -> list[dict[str, Any]]:
     """Groups of the ranked samples by what is aligned, with where the ranking put them."""
-    if not ranked.samples.attributes:
+    if not ranked.samples.attributes or not len(ranked):
         return []
     _, aligned, known = ranked.aligned()
     sizes = np.array([max(2, len(order)) for order in ranked.orders])

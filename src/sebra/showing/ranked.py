@@ -88,9 +88,11 @@ def ranked_of(table: pd.DataFrame, samples: Samples) -> Ranked:
         stages={
             str(c): table[c].to_numpy(dtype=np.float64)
             for c in table.columns
-            if str(c).startswith("stage_")
+            if str(c).startswith("stage_") and len(table)
         },
-        noise=table["noise"].to_numpy(dtype=np.float64) if "noise" in table else None,
+        noise=table["noise"].to_numpy(dtype=np.float64)
+        if "noise" in table and len(table)
+        else None,
         suggested=_texts(table, "suggested"),
         why=_texts(table, "why"),
         orders=tuple(order[a:b].astype(np.int64) for a, b in pairwise(ends)),

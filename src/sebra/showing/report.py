@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ReportInput:
-    """Everything a report may show. Only the first three fields are needed.
+    """Everything a report may show. Only the first three fields are needed; the table may be empty.
 
     table: the columns of `ranking.parquet`; `stage_*`, `noise`, `suggested` and `why` where known.
     samples: the data set; rows are found by id, so it may hold more than the training split.

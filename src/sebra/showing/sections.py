@@ -36,7 +36,7 @@ def page_context(run: ReportInput) -> dict[str, Any]:
     ranked = ranked_of(run.table, run.samples)
     picked = pick(ranked)
     album = album_of(ranked, picked.by_importance(), run.thumbnail)
-    cues, biases = facts.cues(ranked), facts.biases(ranked)
+    cues, biases = facts.cues(run.samples), facts.biases(ranked)
     data = shlex.quote(run.data or run.samples.source or "DATA")
     return {
         "title": visible(run.title),
@@ -57,7 +57,7 @@ def page_context(run: ReportInput) -> dict[str, Any]:
         "tiles": _tiles(run, ranked),
         "classes": _classes(ranked, picked, album),
         "hidden_classes": len(ranked.classes) - len(picked.classes),
-        "all_buckets": charts.all_buckets(facts.bucket_counts(ranked), "c-buckets"),
+        "all_buckets": _all_buckets(ranked),
         "biases": _biases(run, ranked, picked, album, biases),
         "suspects": _suspects(ranked, picked, album),
         "groups": group_context(run, ranked, cues),
@@ -78,13 +78,18 @@ def page_context(run: ReportInput) -> dict[str, Any]:
     }
 
 
+def _all_buckets(ranked: Ranked) -> Markup:
+    return charts.all_buckets(facts.bucket_counts(ranked), "c-buckets") if len(ranked) else Markup()
+
+
 def _tiles(run: ReportInput, ranked: Ranked) -> list[tuple[str, str, str]]:
     """The large figures: name, value, what it means."""
     ranking = run.metrics.get("ranking", {})
-    tiles = [
-        ("samples ranked", figure(len(ranked)), f"in {len(ranked.classes)} classes"),
-        ("rounds used", figure(len(np.unique(ranked.bucket))), "buckets with at least one sample"),
-    ]
+    tiles = []
+    if len(ranked):
+        used = figure(len(np.unique(ranked.bucket)))
+        tiles.append(("samples ranked", figure(len(ranked)), f"in {len(ranked.classes)} classes"))
+        tiles.append(("rounds used", used, "buckets with at least one sample"))
     if ranked.stages:
         tiles.append(("biases found", str(len(ranked.stages)), "each with a gallery below"))
     for key in ("somers_d", "pd"):

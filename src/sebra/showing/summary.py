@@ -15,7 +15,7 @@ from sebra.showing.ranked import Ranked
 from sebra.showing.words import count, figure, listed, mean, name, percent
 
 Level = Literal["strong", "some", "weak", "unknown"]
-STRONG, SOME = 0.5, 0.2  # strength of a cue
+NEARLY, STRONG, SOME = 0.8, 0.5, 0.2  # strength of a cue
 COSTLY = 15.0  # points between the I.D. accuracy and the worst group
 FOUND, PARTLY = 0.5, 0.2  # Somers' D of the ranking
 SWALLOWED = 0.5  # share of the samples in one bucket
@@ -57,7 +57,7 @@ def summarise(
     run: str,
 ) -> Summary:
     """Says what the figures support and no more; `data` and `run` are ready for a shell."""
-    summary = _verdict(cues, biases)
+    summary = _verdict(ranked, cues, biases)
     cost = _cost(metrics, comparisons)
     if cost:
         summary.answers.append(Answer("What does it cost a model?", cost))
@@ -70,11 +70,13 @@ def summarise(
     return summary
 
 
-def _verdict(cues: Sequence[Cue], biases: Sequence[Bias]) -> Summary:
+def _verdict(ranked: Ranked, cues: Sequence[Cue], biases: Sequence[Bias]) -> Summary:
     if cues:
         return _from_cues(cues)
     if biases:
         return _from_biases(biases)
+    if not len(ranked):
+        return Summary("unknown", Markup("A model, without a ranking of its training samples"))
     text = Markup(
         "Not measured: the data has no attribute columns and this method finds no separate biases. "
         "The ranking still orders each class. If the most spurious samples share something the "
@@ -91,8 +93,9 @@ def _from_cues(cues: Sequence[Cue]) -> Summary:
     level: Level = (
         "strong" if best.strength >= STRONG else "some" if best.strength >= SOME else "weak"
     )
+    sure = "nearly always" if best.strength >= NEARLY else "often"
     headline = {
-        "strong": Markup("A strong shortcut: {} nearly gives the class away"),
+        "strong": Markup(f"A strong shortcut: {{}} {sure} gives the class away"),
         "some": Markup("A shortcut: {} helps to guess the class"),
         "weak": Markup("No strong shortcut among the known attributes; the strongest is {}"),
     }[level].format(name(best.name))
@@ -194,8 +197,16 @@ def _trust(ranking: Mapping[str, Any]) -> list[Markup]:
         out.append(Markup("The run’s own checks: {}.").format(", ".join(figures)))
     elif trust is not None:
         out.append(Markup("The run’s own check: {}.").format(figure(trust, 2)))
+    learned = mean(ranking.get("learned"))
     share = mean(ranking.get("largest_bucket_share"))
-    if share is not None and share > SWALLOWED:
+    if learned is not None and learned < SWALLOWED:
+        out.append(
+            Markup(
+                "{} of the samples were learned before the run ended; the others stand in the "
+                "last bucket, in the order of the network’s confidence alone."
+            ).format(f"Only {percent(learned)}" if learned else "None")
+        )
+    elif share is not None and share > SWALLOWED:
         out.append(
             Markup(
                 "One round swallowed {} of the samples; inside it the order rests on the network’s "
@@ -209,12 +220,15 @@ def _suspects(noise: Any) -> Markup:
     n = int(np.count_nonzero(noise >= SUSPECT))
     if not n:
         return Markup("No sample stands out as mislabelled.")
-    return Markup("{} {} ({}) mislabelled or out of place.").format(
+    return Markup("{} {} mislabelled or out of place ({} of all).").format(
         count(n), "sample looks" if n == 1 else "samples look", percent(n / len(noise))
     )
 
 
 def _steps(ranked: Ranked, level: Level, data: str, run: str) -> list[Step]:
+    if not len(ranked):
+        text = Markup("Rank the training samples, to see which shortcuts a model may take.")
+        return [Step(text, f"sebra audit {data}")]
     steps = [
         Step(
             Markup(

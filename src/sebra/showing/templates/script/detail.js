@@ -27,7 +27,7 @@ const facts = (sample) => {
     rows.push([`bias ${k + 1}`, `${value.toFixed(3)}, ${value > FOLLOWS ? "follows" : "breaks"} it`]);
   });
   if (sample.noise !== null) rows.push(["noise", sample.noise.toFixed(3)]);
-  if (sample.suggested) rows.push(["suggested label", sample.suggested]);
+  if (sample.suggested && sample.suggested !== report.classes[sample.label]) rows.push(["suggested label", sample.suggested]);
   if (sample.why) rows.push(["why", sample.why]);
   sample.attributes.forEach((value, k) => { if (value) rows.push([report.attributes[k], value]); });
   const marked = marks.get(sample.id);

@@ -65,7 +65,7 @@ requestAnimationFrame(() => setTimeout(() => {
   document.querySelectorAll(".grid").forEach((grid) => { if (grid.children.length) readyGrid(grid); });
   fillTiles();
   readyRanges();
-  readyBrowse();
+  if (byId("filters")) readyBrowse();
   marksChanged();
   document.documentElement.dataset.ready = "yes";
 }));
