@@ -6,8 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-_STEPS = 5000
-_TOLERANCE = 1e-6
+_STEPS = 1000
+_TOLERANCE = 1e-5
 
 
 def logistic_regression(

@@ -1,0 +1,142 @@
+"""Every registered method on every kind of data: it learns, repeats itself, resumes, and asks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from importlib.util import find_spec
+
+import pytest
+import torch
+
+from debiasing.toys import SETTINGS, TOYS, accuracy, fit
+from sebra.debiasing.registry import METHODS, method_class
+from sebra.debiasing.selection import Selector
+from sebra.engine.session import Session
+from sebra.errors import UsageError
+
+VARIANTS = [
+    *((name, {}) for name in METHODS),
+    ("groupdro", {"over": "buckets"}),
+    ("dfr", {"on": "ranking"}),
+    ("resample", {"by": "stages"}),
+]
+IDS = ["-".join([name, *map(str, settings.values())]) for name, settings in VARIANTS]
+
+
+def class_of(name):
+    module, _ = METHODS[name]
+    if find_spec(module) is None:
+        pytest.skip(f"{module} is not there yet")
+    return method_class(name)
+
+
+def settings_of(cls, kind, extra):
+    own = {"jtt": {"upsample": 10}, "dfr": {"c": 1.0, "retrains": 3}}.get(cls.name, {})
+    return {**SETTINGS[kind], **own, **extra}
+
+
+@cache
+def fitted(position, kind):
+    """One uninterrupted training, shared by the tests."""
+    name, extra = VARIANTS[position]
+    cls = class_of(name)
+    toy = TOYS[kind]()
+    selector = Selector(lambda network: (accuracy(network, toy.held), {}), "held-out accuracy")
+    method = cls(cls.config_class(**settings_of(cls, kind, extra)))
+    network = method.fit(toy.train, toy.help(method.needs, selector), Session())
+    return network, selector
+
+
+def same(network, other):
+    ours, theirs = network.state_dict(), other.state_dict()
+    return ours.keys() == theirs.keys() and all(torch.equal(v, theirs[k]) for k, v in ours.items())
+
+
+@pytest.mark.parametrize("kind", TOYS)
+@pytest.mark.parametrize("position", range(len(VARIANTS)), ids=IDS)
+def test_learns_with_what_it_needs_and_nothing_else(position, kind):
+    network, selector = fitted(position, kind)
+    toy = TOYS[kind]()
+    chance = 1 / toy.train.classes
+    assert max(row["score"] for row in selector.rows) > chance + 0.2
+    assert accuracy(network, toy.train) > chance + 0.2
+    assert len(selector.rows) >= SETTINGS[kind]["epochs"]
+
+
+@pytest.mark.parametrize("kind", TOYS)
+@pytest.mark.parametrize("position", range(len(VARIANTS)), ids=IDS)
+def test_resumes_to_the_same_weights(position, kind, tmp_path):
+    whole, rows = fitted(position, kind)[0], fitted(position, kind)[1].rows
+    name, extra = VARIANTS[position]
+    cls, toy = class_of(name), TOYS[kind]()
+    config = cls.config_class(**settings_of(cls, kind, extra))
+    calls = []
+
+    def dies(network):
+        calls.append(1)
+        if len(calls) == 4:
+            raise KeyboardInterrupt
+        return accuracy(network, toy.held), {}
+
+    method = cls(config)
+    with pytest.raises(KeyboardInterrupt):
+        method.fit(
+            toy.train,
+            toy.help(method.needs, Selector(dies, "held-out accuracy")),
+            Session(tmp_path, every_seconds=0),
+        )
+    calls.extend([1] * 10)
+    method = cls(config)
+    selector = Selector(dies, "held-out accuracy")
+    started = len(calls)
+    resumed = method.fit(
+        toy.train, toy.help(method.needs, selector), Session(tmp_path, resume=True)
+    )
+    assert len(calls) - started == len(rows) - 3  # three epochs came from the checkpoint
+    assert selector.rows == rows
+    assert same(whole, resumed)
+
+
+@pytest.mark.parametrize("kind", TOYS)
+@pytest.mark.parametrize("position", range(len(VARIANTS)), ids=IDS)
+def test_repeats_itself_for_a_seed_and_not_for_another(position, kind):
+    name, extra = VARIANTS[position]
+    cls = class_of(name)
+    settings = {**settings_of(cls, kind, extra), "epochs": 2}
+    one, again, other = (fit(cls, TOYS[kind](seed), **settings)[1] for seed in (1, 1, 2))
+    assert same(one, again)
+    if name != "dfr":  # over features its last layer has one solution, whatever the seed
+        assert not same(one, other)
+
+
+@pytest.mark.parametrize("position", range(len(VARIANTS)), ids=IDS)
+def test_says_what_it_lacks(position):
+    name, extra = VARIANTS[position]
+    cls = class_of(name)
+    if name in ("sebra", "stages"):
+        pytest.skip("these leave it to the caller to look at their needs")
+    toy = TOYS["features"]()
+    method = cls(cls.config_class(**settings_of(cls, "features", extra)))
+    field = {"ranking": "guide"}
+    for need in method.needs:
+        lacking = replace(toy.help(method.needs), **{field.get(need, need): None})
+        with pytest.raises(UsageError, match=f"--method {name}: needs"):
+            method.fit(toy.train, lacking, Session())
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("kind", TOYS)
+@pytest.mark.parametrize("position", range(len(VARIANTS)), ids=IDS)
+def test_learns_on_a_gpu(position, kind):
+    """The captured step must do what the plain one does."""
+    name, extra = VARIANTS[position]
+    cls = class_of(name)
+    toy = TOYS[kind](device="cuda")
+    _, network = fit(cls, toy, **settings_of(cls, kind, extra))
+    assert accuracy(network, toy.train) > 1 / toy.train.classes + 0.2
+
+
+def test_an_unknown_name_is_refused_with_the_known_ones():
+    with pytest.raises(UsageError, match="groupdro"):
+        method_class("nonsense")
