@@ -26,6 +26,7 @@ WORDS = (
 )
 GRID = 12  # a picture is reduced to this many cells each way
 FEWEST = 30  # pictures, below which nothing is said
+FEWEST_OF_TWO = 8  # on either side, where the score has two values only
 CLEAR = 0.35  # Somers' D from which a difference is named
 MOST_WORDS = 3
 
@@ -52,7 +53,8 @@ def differences(looks: Array, score: Array) -> list[tuple[str, float]]:
 
     Each word comes with the Somers' D behind it; empty where pictures are few or alike.
     """
-    if len(looks) < FEWEST:
+    sides = np.unique(score, return_counts=True)[1]
+    if len(looks) < FEWEST or (len(sides) == 2 and sides.min() < FEWEST_OF_TWO):
         return []
     # Rounded, so that the noise of compression is no difference in shape or colour.
     levels = np.round(looks, 3)

@@ -12,7 +12,7 @@ from sebra.showing import charts, facts
 from sebra.showing.album import Album, album_of, page_data, search_index
 from sebra.showing.groups import group_context
 from sebra.showing.picking import Picked, pick
-from sebra.showing.ranked import Ranked, ranked_of
+from sebra.showing.ranked import FOLLOWS, Ranked, ranked_of
 from sebra.showing.report import ReportInput
 from sebra.showing.summary import summarise
 from sebra.showing.thumbnails import data_address
@@ -125,7 +125,7 @@ def _classes(ranked: Ranked, picked: Picked, album: Album) -> list[dict[str, Any
                 "chart": chart,
                 "most": album.take(picked.most[c].tolist()),
                 "least": album.take(picked.least[c].tolist()),
-                "looks": album.differences(_shown(picked, c), -ranked.rank),
+                "looks": album.differences(picked.spread[c].tolist(), -ranked.rank),
                 "spread": [e.number for e in album.take(picked.spread[c].tolist())],
             }
         )
@@ -145,7 +145,7 @@ def _biases(
                 "follows": album.take(contrast.follows.tolist()),
                 "breaks": album.take(contrast.breaks.tolist()),
                 "looks": album.differences(
-                    _shown(picked, contrast.label), ranked.stages[bias.stage]
+                    _of_class(ranked, album, contrast.label), ranked.stages[bias.stage] > FOLLOWS
                 ),
                 "heatmap": _heatmap(maps, ranked.classes[contrast.label]),
             }
@@ -155,9 +155,8 @@ def _biases(
     return out
 
 
-def _shown(picked: Picked, label: int) -> list[int]:
-    """Rows of a class spread evenly along the rank: a fair sample of it."""
-    return list(picked.spread[label].tolist())
+def _of_class(ranked: Ranked, album: Album, label: int) -> list[int]:
+    return [row for row in album.entries if ranked.labels[row] == label]
 
 
 def _heatmap(maps: Any, label: str) -> str | None:
