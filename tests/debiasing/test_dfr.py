@@ -77,6 +77,8 @@ def test_least_spurious_of_every_class_by_share():
     rank = torch.cat([torch.arange(10), torch.tensor([3, 2, 1, 0]), torch.tensor([0])])
     held = least_spurious(rank, targets, 0.3)
     assert held.nonzero().flatten().tolist() == [7, 8, 9, 10, 14]
+    gaps = least_spurious(3 * rank + 50, targets, 0.3)  # a task may lack some ranked samples
+    assert torch.equal(gaps, held)
 
 
 def test_held_out_samples_of_the_ranking_are_not_trained_on():

@@ -127,10 +127,16 @@ def _train_plain(task: Task, cfg: DfrConfig, help: Help, session: Session) -> Ne
 
 
 def least_spurious(rank: Tensor, targets: Tensor, share: float) -> Tensor:
-    """Marks the last `share` of every class's ranks: at least one, never a whole class."""
-    size = torch.bincount(targets)[targets]
-    wanted = (size * share).round().long().clamp_min(1).minimum((size - 1).clamp_min(1))
-    return rank >= size - wanted
+    """Marks the last `share` of every class by rank: at least one, never all of several.
+
+    Only the order of the ranks counts: a task may hold some of the ranked samples only.
+    """
+    held = torch.zeros_like(targets, dtype=torch.bool)
+    for c in range(int(targets.max()) + 1):
+        here = (targets == c).nonzero().squeeze(1)
+        wanted = max(1, min(round(len(here) * share), len(here) - 1))
+        held[here[rank[here].argsort()[-wanted:]]] = True
+    return held
 
 
 def balanced_subset(groups: Tensor, generator: torch.Generator) -> Tensor:
