@@ -15,7 +15,7 @@ from sebra.ranking.sebra import SebraConfig, SebraRanker
 
 @dataclass(frozen=True)
 class ErmConfig(SebraConfig):
-    """Plain training: no upweighting, nobody set aside, whole epochs (the paper's ablation row 1)."""
+    """Plain training, whole epochs: no upweighting, nobody set aside (the ablation's first row)."""
 
     use_u: bool = False
     use_v: bool = False

@@ -16,12 +16,13 @@ Number = TypeVar("Number", float, Tensor)
 
 def upweight(p: Number, beta: float) -> Number:
     """u* = p_y^(1/beta), the minimiser of u·CE + beta·(u ln u - u) (eq. 3)."""
-    return p ** (1.0 / beta)
+    u: Number = p ** (1.0 / beta)
+    return u
 
 
 def lambda_of(p_critical: float, beta: float) -> float:
     """The lambda whose selection threshold is `p_critical`: -p^(1/beta)·ln p."""
-    return -(p_critical ** (1.0 / beta)) * math.log(p_critical)
+    return -math.pow(p_critical, 1.0 / beta) * math.log(p_critical)
 
 
 def p_critical_of(lam: float, beta: float) -> float:
@@ -32,9 +33,10 @@ def p_critical_of(lam: float, beta: float) -> float:
     """
     if not 0.0 <= lam <= beta / math.e:
         raise UsageError(
-            f"lambda = {lam:g} has no threshold: it must lie in [0, beta/e] = [0, {beta / math.e:.4g}]"
+            f"lambda = {lam:g} has no threshold: it must lie in [0, beta/e], "
+            f"here [0, {beta / math.e:.4g}]"
         )
-    return float(math.exp(beta * lambertw(-lam / beta, k=0).real))
+    return _root(lam, beta, branch=0)
 
 
 def lower_root_of(lam: float, beta: float) -> float:
@@ -42,7 +44,13 @@ def lower_root_of(lam: float, beta: float) -> float:
     if lam == 0.0:
         return 0.0
     p_critical_of(lam, beta)
-    return float(math.exp(beta * lambertw(-lam / beta, k=-1).real))
+    return _root(lam, beta, branch=-1)
+
+
+def _root(lam: float, beta: float, branch: int) -> float:
+    found = float(lambertw(-lam / beta, k=branch).real)
+    # Where the branches meet, at -1/e, rounding may leave the range in which W is real.
+    return math.exp(beta * (-1.0 if math.isnan(found) else found))
 
 
 def is_learned(p: Tensor, p_critical: float) -> Tensor:

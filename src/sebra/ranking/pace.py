@@ -28,7 +28,9 @@ class Pace:
         self.limit = max(1, int(max_share * samples))
         self.lr = lr
         self.adaptive = adaptive
-        self.state = torch.tensor([float(steps_per_epoch), 1.0, 0.0])  # steps, rate share, spent
+        # Everything that changes, in one tensor, so that a checkpoint keeps it:
+        # steps, share of the rate, epochs spent, shortest round (0: none was shortened), rounds.
+        self.state = torch.tensor([steps_per_epoch, 1, 0, 0, 0], dtype=torch.float64)
 
     @property
     def steps(self) -> int:
@@ -40,27 +42,35 @@ class Pace:
 
     @property
     def epochs_spent(self) -> float:
-        return float(self.state[2]) / self.full
+        return float(self.state[2])
 
     @property
-    def shortened(self) -> bool:
-        return self.steps < self.full or self.rate_share < 1.0
+    def shortest(self) -> int:
+        """Steps of the shortest round that a rejected one was cut to; 0 where none was."""
+        return int(self.state[3])
 
-    def spend(self, steps: int) -> None:
-        self.state[2] += steps
+    @property
+    def rounds(self) -> int:
+        return int(self.state[4])
 
-    def accepts(self, learned: int, left: int, optimizer: torch.optim.Optimizer) -> bool:
+    def spend(self, steps: int, whole: int) -> None:
+        """A round of `steps` was taken, out of `whole` that an epoch has now."""
+        self.state[2] += steps / whole
+        self.state[4] += 1
+
+    def accepts(self, learned: int, optimizer: torch.optim.Optimizer) -> bool:
         """Whether a round that learned so many samples stands; shrinks the pace if not."""
         if not self.adaptive or learned <= self.limit:
             return True
         if self.steps > 1:
             self.state[0] = max(1, self.steps // 2)
-            return False
-        if self.rate_share > _MIN_LR_SHARE:
+        elif self.rate_share > _MIN_LR_SHARE:
             self.state[1] *= 0.5
             set_lr(optimizer, self.lr * self.rate_share)
-            return False
-        return True
+        else:
+            return True
+        self.state[3] = min(self.shortest or self.full, self.steps)
+        return False
 
     def lengthen(self, learned: int, optimizer: torch.optim.Optimizer) -> None:
         """After a round that learned little: a longer one next, then a larger step again."""

@@ -60,6 +60,7 @@ class SebraConfig:
     def __post_init__(self) -> None:
         checks = {
             "p_critical": 0 < self.p_critical < 1,
+            "lam": self.lam is None or self.lam > 0,
             "beta": self.beta > 0,
             "epochs": self.epochs >= 1,
             "draws": self.draws in ("full", "remaining"),
@@ -90,22 +91,24 @@ class SebraRanker:
         cfg = self.config
         run = _Rounds(cfg, replace(task, augment=Augment(cfg.flip, cfg.crop)), monitor)
         rounds = cfg.epochs * (4 if run.pace.adaptive else 1)
-        used = 0
         for t in session.phase(self.phase, rounds, run.state):
             loss = run.round(t)
-            used = t + 1
             monitor.round(t, run.network, loss, run.bucket >= 0)
-            if bool((run.bucket >= 0).all()) or run.pace.epochs_spent >= cfg.epochs:
+            if bool((run.bucket >= 0).all()) or run.pace.epochs_spent > cfg.epochs - 1e-6:
                 break
-        run.close(used)
-        if run.pace.adaptive and run.shrunk:
+        details = {
+            "rounds": run.pace.rounds,
+            "epochs": run.pace.epochs_spent,
+            "learned": float((run.bucket >= 0).float().mean()),
+        }
+        run.close()
+        if run.pace.shortest:
             session.note(
                 "resolution: a whole epoch would have learned more than "
                 f"{cfg.max_share:.0%} of the samples at once, so selection moved inside the epoch "
-                f"(shortest round {run.shrunk} of {run.pace.full} steps); "
+                f"(shortest round {run.pace.shortest} of {run.pace.full} steps); "
                 "--set resolution=epoch keeps whole epochs"
             )
-        details = {"rounds": used, "epochs": run.pace.epochs_spent, "learned": run.learned_share}
         return RankResult(run.bucket.cpu().numpy(), run.score.cpu().numpy(), details=details)
 
 
@@ -134,8 +137,6 @@ class _Rounds:
         self.step = TrainStep(
             self.network, self.optimizer, self._loss, task.device, randoms=task.randoms
         )
-        self.shrunk = 0
-        self.learned_share = 0.0
         self.state: dict[str, Any] = {
             "network": self.network,
             "optimizer": self.optimizer,
@@ -151,7 +152,7 @@ class _Rounds:
         return weighted_loss(logits, self.task.targets[index], self.cfg.beta, self.cfg.use_u)
 
     def round(self, t: int) -> float:
-        """Train on the unlearned, select, rank; repeated with a smaller step if it learned too much."""
+        """Train on the unlearned, select, rank; again with a smaller step if it learned too much."""
         set_lr(self.optimizer, self.cfg.lr * self.pace.rate_share)
         everyone = torch.arange(len(self.task))
         while True:
@@ -159,28 +160,26 @@ class _Rounds:
             pool = left.cpu() if self.cfg.use_v else everyone
             before = Snapshot(self.network, self.optimizer) if self.pace.adaptive else None
             order = self._order(pool)
+            whole = len(order)
+            order = order[: self.pace.steps]
             loss = train_epoch(self.step, order, self.generator)
             p = label_probability(self.network, self.task, left)
             learned = is_learned(p, self.cfg.p_critical)
             count = int(learned.sum())
-            if before is None or self.pace.accepts(count, len(left), self.optimizer):
+            if before is None or self.pace.accepts(count, self.optimizer):
                 break
             before.restore()
-            self.shrunk = min(self.shrunk or self.pace.full, self.pace.steps)
-        self.pace.spend(len(order))
+        self.pace.spend(len(order), whole)
         self.bucket[left[learned]] = t
         self.score[left] = upweight(p, self.cfg.beta)
-        self.learned_share = float((self.bucket >= 0).float().mean())
         self.pace.lengthen(count, self.optimizer)
         return loss
 
     def _order(self, pool: Tensor) -> Tensor:
         if self.cfg.draws == "full":
-            order = drawn(pool, len(self.task), self.batch, self.generator)
-        else:
-            order = shuffled(pool, self.batch, self.generator)
-        return order[: self.pace.steps]
+            return drawn(pool, len(self.task), self.batch, self.generator)
+        return shuffled(pool, self.batch, self.generator)
 
-    def close(self, rounds: int) -> None:
+    def close(self) -> None:
         """Whatever was never learned forms the last bucket, ordered the same way."""
-        self.bucket[self.bucket < 0] = rounds
+        self.bucket[self.bucket < 0] = self.pace.rounds

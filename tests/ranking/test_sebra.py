@@ -1,0 +1,211 @@
+"""The ranking loop: against a naive one, on a toy with a known answer, and its resolution."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from ranking.naive import Naive
+from ranking.toys import images, noisy, planted, task_of
+from sebra.engine.session import Session
+from sebra.measuring.ranks import by_class, somers_d
+from sebra.ranking.baselines import ErmConfig, ErmRanker, RandomConfig, RandomRanker
+from sebra.ranking.ranking import Blind, ranks_within_classes
+from sebra.ranking.registry import RANKERS, ranker_class
+from sebra.ranking.sebra import SebraConfig, SebraRanker
+
+PLAIN = {
+    "epochs": 6, "lr": 2.0, "momentum": 0.5, "weight_decay": 0.01, "batch": 16, "flip": False,
+    "resolution": "epoch", "p_critical": 0.6,
+}  # fmt: skip
+FEATURES = {"epochs": 15, "lr": 0.15, "weight_decay": 0.0, "batch": 0, "flip": False}
+
+
+class Recorder(Blind):
+    """Keeps the weights, the learned samples and the loss of every round."""
+
+    def __init__(self) -> None:
+        self.rounds = []
+
+    def round(self, number, network, loss, learned):
+        head = network.head
+        self.rounds.append(
+            (
+                head.weight.detach().clone().numpy(),
+                head.bias.detach().clone().numpy(),
+                learned.clone().numpy(),
+                loss,
+            )
+        )
+
+
+def ranked(task, session=None, monitor=None, **settings):
+    return SebraRanker(SebraConfig(**settings)).rank(task, session or Session(), monitor or Blind())
+
+
+@pytest.mark.parametrize("use_v", [True, False])
+@pytest.mark.parametrize("use_u", [True, False])
+@pytest.mark.parametrize("draws", ["full", "remaining"])
+def test_agrees_step_by_step_with_the_naive_loop(draws, use_u, use_v):
+    task = noisy(n=50)
+    seen = Recorder()
+    found = ranked(task, monitor=seen, draws=draws, use_u=use_u, use_v=use_v, **PLAIN)
+    network = task.network()
+    x = (task.batch(torch.arange(len(task))) - network.shift) * network.scale
+    naive = Naive(x.numpy(), task.targets, 3, 2.0, 0.5, 0.01, 1.25, 0.6)
+    rounds, bucket, u = naive.rank(6, 16, task.generator(), draws, use_u, use_v)
+
+    assert len(seen.rounds) == len(rounds)
+    for (weight, bias, learned, loss), expected in zip(seen.rounds, rounds, strict=True):
+        np.testing.assert_allclose(weight, expected.weights, atol=1e-4)
+        np.testing.assert_allclose(bias, expected.bias, atol=1e-4)
+        np.testing.assert_array_equal(learned, expected.learned)
+        assert loss == pytest.approx(expected.loss, abs=1e-4)
+    np.testing.assert_array_equal(found.bucket, bucket)
+    np.testing.assert_allclose(found.score, u, atol=1e-4)
+    for b in np.unique(bucket):  # the order inside a bucket is that of u
+        members = np.flatnonzero(bucket == b)
+        np.testing.assert_array_equal(
+            members[np.argsort(-found.score[members])], members[np.argsort(-u[members])]
+        )
+    # The toy is one in which something happens: several buckets, and some samples never learned.
+    assert len(np.unique(bucket)) >= 3
+
+
+def test_the_switches_change_the_ranking():
+    task = noisy(n=50)
+    scores = [
+        ranked(task, use_u=u, use_v=v, **PLAIN).score for u in (True, False) for v in (True, False)
+    ]
+    for i in range(4):
+        for j in range(i):
+            assert not np.allclose(scores[i], scores[j], atol=1e-3)
+
+
+def test_a_planted_bias_is_ranked_before_the_samples_that_break_it():
+    task, conflicting = planted()
+    found = ranked(task, **FEATURES)
+    labels = task.targets.numpy()
+    rank = ranks_within_classes(found.bucket, found.score, labels)
+    quality = by_class(somers_d, rank, conflicting.astype(int), labels)
+    assert len(quality) == 2
+    assert min(quality.values()) > 0.95
+
+
+def test_plain_training_and_chance_as_rankers():
+    task, conflicting = planted()
+    labels = task.targets.numpy()
+    erm = ErmRanker(ErmConfig(**FEATURES)).rank(task, Session(), Blind())
+    chance = RandomRanker(RandomConfig()).rank(task, Session(), Blind())
+    ranks = [ranks_within_classes(r.bucket, r.score, labels) for r in (erm, chance)]
+    d = [np.mean(list(by_class(somers_d, r, conflicting * 1, labels).values())) for r in ranks]
+    assert d[0] > 0.9
+    assert abs(d[1]) < 0.3
+    assert len(np.unique(chance.bucket)) == len(task)
+
+
+def easy(n=200):
+    """One epoch at a large step learns everything: the classes lie far apart."""
+    rng = np.random.default_rng(1)
+    y = np.arange(n) % 2
+    x = rng.normal(size=(n, 4)).astype(np.float32)
+    x[:, 0] += 6 * (y - 0.5) * rng.uniform(0.8, 1.2, n)
+    return task_of(x, y)
+
+
+@pytest.mark.parametrize("draws", ["full", "remaining"])
+def test_a_step_that_would_learn_all_at_once_is_noticed_and_corrected(draws):
+    settings = {**FEATURES, "lr": 20.0, "batch": 10, "draws": draws}
+    coarse, fine = Session(), Session()
+    swallowed = ranked(easy(), coarse, resolution="epoch", **settings)
+    found = ranked(easy(), fine, resolution="auto", max_share=0.25, **settings)
+    assert np.bincount(swallowed.bucket).max() > 0.9 * len(swallowed.bucket)
+    assert np.bincount(found.bucket).max() <= 0.25 * len(found.bucket)
+    assert coarse.notes == []
+    assert len(fine.notes) == 1
+    assert "25%" in fine.notes[0]
+    assert "resolution=epoch" in fine.notes[0]
+
+
+def test_a_step_of_the_right_size_is_left_alone():
+    task, _ = planted()
+    session = Session()
+    settings = {**FEATURES, "lr": 0.02, "max_share": 0.9}
+    auto = ranked(task, session, resolution="auto", **settings)
+    epoch = ranked(task, resolution="epoch", **settings)
+    assert session.notes == []
+    np.testing.assert_array_equal(auto.bucket, epoch.bucket)
+
+
+@pytest.mark.parametrize("draws", ["full", "remaining"])
+@pytest.mark.parametrize("resolution", ["epoch", "auto"])
+def test_what_is_never_learned_forms_the_last_bucket_ordered_by_u(draws, resolution):
+    task = noisy(n=80)
+    settings = {**PLAIN, "epochs": 3, "resolution": resolution, "p_critical": 0.9}
+    seen = Recorder()
+    found = ranked(task, monitor=seen, draws=draws, **settings)
+    learned = seen.rounds[-1][2]
+    assert 0 < (~learned).sum() < len(task)
+    last = found.bucket.max()
+    np.testing.assert_array_equal(found.bucket == last, ~learned)
+    assert last == len(seen.rounds) == found.details["rounds"]
+    assert found.details["epochs"] == pytest.approx(3)
+    assert found.details["learned"] == pytest.approx(learned.mean())
+    weight, bias = map(torch.from_numpy, seen.rounds[-1][:2])
+    network = task.network()
+    x = (task.batch(torch.arange(len(task))) - network.shift) * network.scale
+    p = (x @ weight.T + bias).softmax(1)[torch.arange(len(task)), task.targets].numpy()
+    np.testing.assert_allclose(found.score[~learned], p[~learned] ** 0.8, rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", [n for n in RANKERS if n != "random"])
+def test_a_seed_repeats_itself_and_another_differs(name):
+    kind = ranker_class(name)
+    config = kind.config_class(**{**FEATURES, "epochs": 3, "batch": 16})
+    one, again, other = (
+        kind(config).rank(noisy(seed=0) if s == 0 else reseeded(s), Session(), Blind())
+        for s in (0, 0, 5)
+    )
+    np.testing.assert_array_equal(one.bucket, again.bucket)
+    np.testing.assert_array_equal(one.score, again.score)
+    assert not np.array_equal(one.score, other.score)
+
+
+def reseeded(seed):
+    """The same data under another seed."""
+    from dataclasses import replace
+
+    return replace(noisy(seed=0), seed=seed)
+
+
+def test_ranks_images_with_augmentation_and_repeats_itself():
+    settings = {"epochs": 2, "optimizer": "adam", "lr": 3e-3, "batch": 8, "crop": 0.7}
+    one, again = (ranked(images(), **settings) for _ in range(2))
+    np.testing.assert_array_equal(one.score, again.score)
+    plain = ranked(images(), **{**settings, "crop": 1.0, "flip": False})
+    assert not np.array_equal(one.score, plain.score)
+
+
+@pytest.mark.gpu
+def test_the_captured_step_ranks_like_the_plain_one():
+    from dataclasses import replace
+
+    from sebra.loading.inputs import Inputs
+    from sebra.samples.table import FeatureArray
+
+    task, conflicting = planted()
+    cuda = torch.device("cuda")
+    x = task.batch(torch.arange(len(task))).numpy()
+    there = replace(
+        task,
+        inputs=Inputs(FeatureArray(x, np.arange(len(x))), cuda),
+        rows=task.rows.cuda(),
+        targets=task.targets.cuda(),
+        build=lambda seed, hidden: task.build(seed, hidden).cuda(),
+        device=cuda,
+    )
+    labels = task.targets.numpy()
+    found = ranked(there, **FEATURES)
+    rank = ranks_within_classes(found.bucket, found.score, labels)
+    assert min(by_class(somers_d, rank, conflicting * 1, labels).values()) > 0.95
