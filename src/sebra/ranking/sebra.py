@@ -152,7 +152,7 @@ class _Rounds:
         return weighted_loss(logits, self.task.targets[index], self.cfg.beta, self.cfg.use_u)
 
     def round(self, t: int) -> float:
-        """Train on the unlearned, select, rank; again with a smaller step if it learned too much."""
+        """Train on the unlearned, select, rank; in smaller steps again if it learned too much."""
         set_lr(self.optimizer, self.cfg.lr * self.pace.rate_share)
         everyone = torch.arange(len(self.task))
         while True:

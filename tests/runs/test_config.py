@@ -1,0 +1,152 @@
+"""Defaults, the mode, a preset and `--set`: who wins, and what is refused."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from importlib.util import find_spec
+
+import pytest
+
+from sebra.debiasing.registry import METHODS, method_class
+from sebra.errors import UsageError
+from sebra.ranking.registry import RANKERS, ranker_class
+from sebra.ranking.sebra import SebraConfig
+from sebra.runs import config as module
+from sebra.runs.config import build_config, parse_overrides, preset_names, read_preset
+
+
+@dataclass(frozen=True)
+class Settings:
+    lr: float = 1.0
+    batch: int = 1
+    beta: float = 1.0
+    flip: bool = True
+    lam: float | None = None
+    draws: str = "full"
+
+
+@pytest.fixture
+def presets(tmp_path, monkeypatch):
+    """A folder of presets of our own: `text` goes into the file of each name."""
+
+    def write(**files: str) -> None:
+        for mode in ("features", "finetune", "scratch"):
+            files.setdefault(f"mode_{mode}", "")
+        for name, text in files.items():
+            file = tmp_path / (name.replace("_", "/") + ".toml")
+            file.parent.mkdir(exist_ok=True)
+            file.write_text(text, encoding="utf-8")
+
+    monkeypatch.setattr(module, "PRESETS", tmp_path)
+    return write
+
+
+def test_set_wins_over_the_preset_over_the_mode_over_the_defaults(presets):
+    presets(
+        mode_finetune="[rank]\nlr = 2.0\nbatch = 2\nbeta = 2.0\ndraws = 'remaining'",
+        paper_x="[rank]\nbatch = 3\nbeta = 3.0",
+    )
+    made = build_config(Settings, "rank", "sebra", "finetune", "paper/x", ["beta=4"])
+    assert made == Settings(lr=2.0, batch=3, beta=4.0, draws="remaining")
+    without = build_config(Settings, "rank", "sebra", "finetune")
+    assert without == Settings(lr=2.0, batch=2, beta=2.0, draws="remaining")
+
+
+def test_a_methods_own_section_wins_over_that_of_its_role(presets):
+    presets(
+        mode_scratch="[rank]\nlr = 2.0\nbatch = 2\n[rank.sebra]\nlr = 5.0\n[debias]\nbeta = 9.0"
+    )
+    assert build_config(Settings, "rank", "sebra", "scratch") == Settings(lr=5.0, batch=2)
+    assert build_config(Settings, "rank", "erm", "scratch") == Settings(lr=2.0, batch=2)
+    assert build_config(Settings, "debias", "erm", "scratch") == Settings(beta=9.0)
+
+
+def test_over_features_a_preset_does_not_change_the_steps(presets):
+    presets(
+        mode_features="[rank]\nlr = 2.0\nbatch = 2",
+        paper_x="[rank]\nlr = 3.0\nbatch = 3\nbeta = 3.0",
+    )
+    made = build_config(Settings, "rank", "sebra", "features", "paper/x")
+    assert made == Settings(lr=2.0, batch=2, beta=3.0)
+    assert build_config(Settings, "rank", "sebra", "features", "paper/x", ["lr=4"]).lr == 4.0
+
+
+def test_shared_values_without_a_field_are_passed_over_but_own_ones_are_refused(presets):
+    presets(paper_x="[rank]\nnonsense = 1", paper_y="[rank.sebra]\nnonsense = 1")
+    assert build_config(Settings, "rank", "sebra", "finetune", "paper/x") == Settings()
+    with pytest.raises(UsageError, match=r"rank\.sebra has no setting 'nonsense'"):
+        build_config(Settings, "rank", "sebra", "finetune", "paper/y")
+
+
+def test_values_are_read_as_the_type_of_their_field():
+    texts = ["lr=1e-3", "batch=64", "flip=false", "lam=0.2", "draws=remaining"]
+    found = parse_overrides(Settings, texts)
+    assert found == {
+        "lr": 1e-3, "batch": 64, "flip": False, "lam": 0.2, "draws": "remaining",
+    }  # fmt: skip
+    assert {k: type(v) for k, v in found.items()}["batch"] is int
+    assert parse_overrides(Settings, ["lam=none"]) == {"lam": None}
+    assert parse_overrides(Settings, ["flip=YES", "flip=0"]) == {"flip": False}
+    assert parse_overrides(Settings, ["draws=a=b"]) == {"draws": "a=b"}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("lr", "write key=value"),
+        ("speed=1", "no such setting; Settings has lr, batch"),
+        ("batch=2.5", "'2.5' is not a valid batch"),
+        ("lr=fast", "'fast' is not a valid lr"),
+        ("flip=perhaps", "'perhaps' is not a valid flip"),
+        ("lam=x", "'x' is not a valid lam"),
+    ],
+)
+def test_what_cannot_be_set_is_refused_by_name(text, words):
+    with pytest.raises(UsageError, match=words):
+        parse_overrides(Settings, [text])
+
+
+@pytest.mark.parametrize("mode", ["features", "finetune", "scratch"])
+@pytest.mark.parametrize("preset", [None, *preset_names()])
+@pytest.mark.parametrize(
+    ("role", "method"), [("rank", n) for n in RANKERS] + [("debias", n) for n in METHODS]
+)
+def test_every_shipped_preset_suits_every_method_in_every_mode(role, method, mode, preset):
+    if find_spec((RANKERS if role == "rank" else METHODS)[method][0]) is None:
+        pytest.skip(f"{method} is not there yet")
+    kind = (ranker_class if role == "rank" else method_class)(method).config_class
+    made = build_config(kind, role, method, mode, preset)
+    assert isinstance(made, kind)
+    hints = {f.name: f.default for f in dataclasses.fields(kind)}
+    for name, default in hints.items():
+        if isinstance(default, bool):
+            assert isinstance(getattr(made, name), bool), name
+
+
+def test_the_papers_presets_keep_its_plain_epochs():
+    papers = [n for n in preset_names() if n.startswith("paper/")]
+    assert "paper/urbancars" in papers
+    for name in papers:
+        made = build_config(SebraConfig, "rank", "sebra", "finetune", name)
+        assert made.resolution == "epoch", name
+    cars = build_config(SebraConfig, "rank", "sebra", "finetune", "paper/urbancars")
+    assert (cars.p_critical, cars.beta, cars.epochs, cars.draws) == (0.75, 1.25, 50, "full")
+
+
+def test_a_preset_may_be_a_file(tmp_path):
+    file = tmp_path / "mine.toml"
+    file.write_text("[rank]\nbeta = 0.8\n", encoding="utf-8")
+    assert build_config(SebraConfig, "rank", "sebra", "finetune", str(file)).beta == 0.8
+    file.write_text("[rank\n", encoding="utf-8")
+    with pytest.raises(UsageError, match="is not TOML"):
+        read_preset(str(file))
+    file.write_bytes(b"\xff\xfe")
+    with pytest.raises(UsageError, match="is not TOML"):
+        read_preset(str(file))
+
+
+def test_an_unknown_preset_is_refused_with_the_known_ones():
+    with pytest.raises(UsageError, match=r"no preset 'paper/none'.*paper/urbancars"):
+        read_preset("paper/none")
+    assert all(not n.startswith("mode/") for n in preset_names())

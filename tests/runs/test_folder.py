@@ -1,0 +1,169 @@
+"""The run folder: whole files or none, and folders that are not ours left alone."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sebra.errors import UsageError
+from sebra.runs.folder import RunFolder, clean, to_toml
+from sebra.samples.table import Fault
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return RunFolder.create(str(tmp_path / "run"), "rank")
+
+
+def names(folder: RunFolder) -> list[str]:
+    return sorted(p.name for p in folder.path.iterdir())
+
+
+def test_creates_nested_folders_and_leaves_no_trace_of_the_probe(tmp_path):
+    made = RunFolder.create(str(tmp_path / "a" / "b"), "rank")
+    assert names(made) == []
+
+
+def test_without_a_name_every_run_gets_a_folder_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    paths = [RunFolder.create(None, "rank").path for _ in range(3)]
+    assert len(set(paths)) == 3
+    assert all(p.parent.name == "runs" and p.name.startswith("rank-") for p in paths)
+
+
+def test_a_folder_with_other_files_is_refused_and_left_alone(tmp_path):
+    (tmp_path / "thesis.txt").write_text("years of work", encoding="utf-8")
+    with pytest.raises(UsageError, match="holds other files"):
+        RunFolder.create(str(tmp_path), "rank")
+    assert [p.name for p in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+def test_a_file_in_the_place_of_the_folder_is_refused(tmp_path):
+    (tmp_path / "taken").write_text("", encoding="utf-8")
+    for out in ("taken", "taken/inside"):
+        with pytest.raises(UsageError, match="--out: cannot write to"):
+            RunFolder.create(str(tmp_path / out), "rank")
+
+
+def test_an_unwritable_place_is_refused_before_any_work(tmp_path, monkeypatch):
+    place = tmp_path / "locked"
+    place.mkdir()
+    place.chmod(0o500)
+    if os.access(place, os.W_OK):  # root may write anywhere: let the probe itself fail
+
+        def refuse(self, data):
+            raise PermissionError(13, "Permission denied")
+
+        monkeypatch.setattr("pathlib.Path.write_bytes", refuse)
+    with pytest.raises(UsageError, match=r"cannot write to .* \(Permission denied\)"):
+        RunFolder.create(str(place), "rank")
+
+
+def test_an_earlier_run_may_be_written_again(folder):
+    folder.write_config({"command": "rank"})
+    assert RunFolder.create(str(folder.path), "rank").path == folder.path
+    assert RunFolder.open(str(folder.path)).path == folder.path
+
+
+def test_resuming_needs_something_to_resume(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match="no unfinished rank run"):
+        RunFolder.create(None, "rank", resume=True)
+    with pytest.raises(UsageError, match="has no checkpoint"):
+        RunFolder.create(str(tmp_path / "empty"), "rank", resume=True)
+
+
+def test_resuming_without_a_name_takes_the_latest_unfinished_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for age, name in ((300, "rank-old"), (100, "rank-new"), (10, "debias-newest")):
+        place = tmp_path / "runs" / name / "checkpoint"
+        place.mkdir(parents=True)
+        os.utime(place, (1e9 - age, 1e9 - age))
+    (tmp_path / "runs" / "rank-finished").mkdir()
+    assert RunFolder.create(None, "rank", resume=True).path.name == "rank-new"
+
+
+@pytest.mark.parametrize("what", ["absent", "empty"])
+def test_what_is_no_run_cannot_be_opened(tmp_path, what):
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UsageError, match="not a run folder"):
+        RunFolder.open(str(tmp_path / what))
+
+
+def test_a_write_that_fails_leaves_the_old_file_and_no_half_one(folder, monkeypatch):
+    folder.write_text("report.html", "old")
+
+    def fails(*_):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", fails)
+        with pytest.raises(OSError, match="No space left"):
+            folder.write_text("report.html", "new")
+    assert (folder.path / "report.html").read_text(encoding="utf-8") == "old"
+    assert names(folder) == ["report.html"]
+
+
+def test_a_history_that_cannot_be_written_leaves_the_old_one(folder, monkeypatch):
+    folder.write_history([{"epoch": 0, "label": "a", "loss": 1.0}])
+
+    def fails(self, path, **_):
+        path.write_bytes(b"half")
+        raise OSError("disk full")
+
+    monkeypatch.setattr(pd.DataFrame, "to_parquet", fails)
+    with pytest.raises(OSError, match="disk full"):
+        folder.write_history([{"epoch": 1, "label": "a", "loss": 0.5}])
+    assert names(folder) == ["history.parquet"]
+    table = pd.read_parquet(folder.path / "history.parquet")
+    assert table["loss"].tolist() == [1.0]
+
+
+def test_metrics_are_plain_json_without_absent_figures(folder):
+    metrics = {
+        "a": np.float32(0.5), "n": np.int64(3), "gone": float("nan"), "yes": np.bool_(True),
+        "nested": {"inf": float("inf"), "t": (1, 2), "none": None}, 5: "key",
+    }  # fmt: skip
+    folder.write_metrics(metrics)
+    expected = {"a": 0.5, "n": 3, "yes": True, "nested": {"t": [1, 2], "none": None}, "5": "key"}
+    assert folder.read_metrics() == expected == json.loads(json.dumps(clean(metrics)))
+
+
+def test_metrics_of_an_unfinished_run_are_refused(folder):
+    with pytest.raises(UsageError, match="the run is not finished"):
+        folder.read_metrics()
+
+
+scalars = st.one_of(
+    st.booleans(),
+    st.integers(-(2**63), 2**63 - 1),
+    st.floats(allow_nan=False),
+    st.text(st.characters(exclude_categories=["Cs"])),
+)
+keys = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+tables = st.dictionaries(keys, st.one_of(scalars, st.lists(st.text("aä\"\\\n'", max_size=4))))
+
+
+@given(tables, tables)
+def test_every_configuration_can_be_read_again(plain, settings):
+    tomllib = pytest.importorskip("tomllib")
+    config = {**plain, "settings": settings}
+    assert tomllib.loads(to_toml(config)) == config
+
+
+def test_the_configuration_leaves_out_what_is_not_set(folder):
+    folder.write_config({"seed": 0, "preset": None, "settings": {"lam": None, "lr": 0.1}})
+    assert folder.read_config() == {"seed": 0, "settings": {"lr": 0.1}}
+
+
+def test_quarantine_keeps_ids_with_commas_and_quotes(folder):
+    folder.write_quarantine([Fault('a,"b".jpg', "empty file"), Fault("c\nd.jpg", "ä")])
+    table = pd.read_csv(folder.path / "quarantine.csv")
+    assert table["id"].tolist() == ['a,"b".jpg', "c\nd.jpg"]
+    assert table["reason"].tolist() == ["empty file", "ä"]

@@ -1,0 +1,43 @@
+"""Seconds per phase and peak memory."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+
+from sebra.runs.meter import Meter
+
+
+def test_seconds_add_up_by_phase_even_when_one_fails():
+    meter = Meter()
+    for _ in range(2):
+        with meter.phase("rank"):
+            time.sleep(0.03)
+    with pytest.raises(ValueError, match="inside"), meter.phase("decode"):
+        raise ValueError("inside")
+    found = meter.result()["seconds"]
+    assert list(found) == ["rank", "decode", "total"]
+    assert 0.05 < found["rank"] < 2
+    assert found["total"] >= found["rank"]
+
+
+def test_the_peak_stays_when_the_memory_is_given_back():
+    meter = Meter()
+    before = meter.result()["peak_memory_mib"]
+    meter = Meter()
+    block = np.ones(64 * 2**20, dtype=np.uint8)
+    time.sleep(0.3)
+    del block
+    assert meter.result()["peak_memory_mib"] > before + 50
+
+
+def test_mapped_files_are_not_counted(tmp_path):
+    np.save(tmp_path / "x.npy", np.ones(64 * 2**20, dtype=np.uint8))
+    before = Meter().result()["peak_memory_mib"]
+    meter = Meter()
+    mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
+    assert int(mapped.sum(dtype=np.int64)) == 64 * 2**20
+    time.sleep(0.3)
+    assert meter.result()["peak_memory_mib"] < before + 32
