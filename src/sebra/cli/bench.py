@@ -1,9 +1,186 @@
-"""Registered below."""
+"""`sebra bench` and `sebra bench study`."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Annotated, Any
+
 import typer
+from typer.core import TyperGroup
+
+from sebra.cli import options as o
+from sebra.cli.output import Bars, emit, line, table
+
+if TYPE_CHECKING:
+    from sebra.workflows.bench import BenchRun
+
+RUN = "run"
+EXAMPLE = (
+    "Example: sebra bench demo --methods erm,sebra --seeds 4. "
+    "Studies: sebra bench study ablation demo."
+)
+
+
+class _Group(TyperGroup):
+    """`sebra bench DATA` is `sebra bench run DATA`: the word may be left out."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if not args or args[0] not in self.commands:
+            args = [RUN, *args]
+        parsed: list[str] = super().parse_args(ctx, args)
+        return parsed
+
+
+bench_app = typer.Typer(
+    cls=_Group,
+    rich_markup_mode=None,
+    help="Methods x seeds as the paper's table, beside the paper's figures; and studies.",
+)
 
 
 def register(app: typer.Typer) -> None:
-    """Nothing yet."""
+    app.add_typer(bench_app, name="bench")
+
+
+Methods = Annotated[
+    str,
+    typer.Option(
+        "--methods", metavar="A,B", help="Methods, with settings in brackets: dfr[on=ranking]."
+    ),
+]
+RankMethods = Annotated[
+    str | None,
+    typer.Option(
+        "--rank-methods",
+        metavar="A,B",
+        help="Rankers; methods that need a ranking run once on each [default: the method's own].",
+    ),
+]
+Seeds = Annotated[int, typer.Option("--seeds", help="How many seeds, from 0 on.")]
+Preset = Annotated[
+    str | None,
+    typer.Option(
+        "--preset",
+        metavar="NAME",
+        help="Settings by name, or none [default: paper/<layout> where there is one].",
+    ),
+]
+Set = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="A setting of all methods that have it; rank.KEY=VALUE of the rankers; repeatable.",
+    ),
+]
+MinGroup = Annotated[
+    int, typer.Option("--min-group", help="Smaller test groups are never the worst group.")
+]
+Out = Annotated[
+    str | None,
+    typer.Option(
+        "--out",
+        metavar="RUN",
+        help="Run folder [default: runs/bench-<time>]; rows that are in it are not run again.",
+    ),
+]
+
+
+@bench_app.command(RUN, epilog=EXAMPLE)
+def bench(
+    data: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="DATA",
+            help="One or several data sets, in any form of DATA.",
+            show_default=False,
+        ),
+    ],
+    methods: Methods = "erm,sebra",
+    seeds: Seeds = 4,
+    rank_methods: RankMethods = None,
+    min_group: MinGroup = 20,
+    out: Out = None,
+    device: o.Device = "auto",
+    mode: o.Mode = "auto",
+    backbone: o.Backbone = None,
+    weights: o.Weights = None,
+    image_size: o.ImageSize = None,
+    preset: Preset = None,
+    set_: Set = None,
+    attributes: o.Attributes = None,
+    as_json: o.Json = False,
+) -> None:
+    """Run methods x seeds on DATA and print the paper's table beside the paper's figures.
+
+    Every finished run is a row on disk: started again with the same --out, nothing is repeated.
+    """
+    from sebra.runs.folder import RunFolder
+    from sebra.workflows.bench import bench as run_bench
+    from sebra.workflows.bench import check_settings
+    from sebra.workflows.benching.plan import BenchOptions, parse_specs
+
+    options = BenchOptions(
+        methods=parse_specs(methods),
+        seeds=seeds,
+        preset=preset,
+        overrides=tuple(set_ or ()),
+        rankers=() if rank_methods is None else parse_specs(rank_methods, "--rank-methods"),
+        min_group=min_group,
+    )
+    check_settings(options)
+    sources = [
+        o.make_source(d, 0, device, mode, backbone, weights, image_size, attributes, None)
+        for d in data
+    ]
+    folder = RunFolder.create(out, "bench")
+    run = run_bench(sources, options, folder, Bars())
+    _show(run, str(folder.path), as_json)
+
+
+@bench_app.command("study", epilog="Example: sebra bench study ablation demo --seeds 2")
+def study(
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="ablation, beta or cost.", show_default=False)
+    ],
+    data: o.Data,
+    seeds: Seeds = 4,
+    out: Out = None,
+    device: o.Device = "auto",
+    mode: o.Mode = "auto",
+    backbone: o.Backbone = None,
+    weights: o.Weights = None,
+    image_size: o.ImageSize = None,
+    preset: Preset = None,
+    set_: Set = None,
+    attributes: o.Attributes = None,
+    as_json: o.Json = False,
+) -> None:
+    """Run one study on DATA: a table, and the figure drawn from it."""
+    from sebra.runs.folder import RunFolder
+    from sebra.workflows.bench import study as run_study
+    from sebra.workflows.benching.plan import BenchOptions
+    from sebra.workflows.benching.studies import study_function
+
+    study_function(name)
+    options = BenchOptions((), seeds, preset, tuple(set_ or ()))
+    source = o.make_source(data, 0, device, mode, backbone, weights, image_size, attributes, None)
+    folder = RunFolder.create(out, f"study-{name}")
+    run = run_study(name, source, options, folder, Bars())
+    _show(run, str(folder.path), as_json)
+
+
+def _show(run: BenchRun, where: str, as_json: bool) -> None:
+    run.metrics["run"] = where
+    emit(run.metrics, as_json)
+    if as_json:
+        return
+    for found in run.tables:
+        columns = list(found.shown[0])
+        # The paper's figures go under ours: a cell in one line would be too wide for a terminal.
+        rows = [[row.get(c, "").replace(" (", "\n(", 1) for c in columns] for row in found.shown]
+        table(found.title, columns, rows)
+        for remark in found.remarks:
+            line(f"  {remark}")
+    for figure in run.figures:
+        line(f"figure: {figure}")
+    line(f"run: {where}")

@@ -9,7 +9,7 @@ from typing import Any
 import typer
 
 from sebra import __version__
-from sebra.cli import bench, data, debias, evaluate, rank, show
+from sebra.cli import bench, data, debias, evaluate, predict, rank, show
 from sebra.errors import SebraError
 
 app = typer.Typer(
@@ -42,7 +42,7 @@ def common(
     """Shared by all commands."""
 
 
-for module in (rank, debias, evaluate, show, data, bench):
+for module in (rank, debias, evaluate, predict, show, data, bench):
     module.register(app)
 
 

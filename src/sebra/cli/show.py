@@ -1,9 +1,122 @@
-"""Registered below."""
+"""`sebra demo`, `sebra audit` and `sebra report`."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
 import typer
+
+from sebra.cli import options as o
+from sebra.cli.output import Bars, emit, line, table
+from sebra.cli.rank import check_early, show_ranking
 
 
 def register(app: typer.Typer) -> None:
-    """Nothing yet."""
+    app.command("demo", epilog="Example: sebra demo --seed 1")(demo)
+    app.command("audit", epilog="Example: sebra audit photos/")(audit)
+    app.command("report", epilog="Example: sebra report runs/photos")(report)
+
+
+def demo(
+    out: o.Out = None,
+    seed: o.Seed = 0,
+    device: o.Device = "auto",
+    resume: o.Resume = False,
+    as_json: o.Json = False,
+) -> None:
+    """The whole story on the built-in data set: rank, debias, compare with ERM, report."""
+    from sebra.runs.folder import RunFolder
+    from sebra.workflows.demo import demo as run_demo
+    from sebra.workflows.prepare import Source
+
+    folder = RunFolder.create(out, "demo", resume)
+    source = Source(data=f"demo?seed={seed}", seed=seed, device=device)
+    run = run_demo(source, folder, resume, Bars())
+    run.metrics["run"] = str(folder.path)
+    run.metrics["report"] = str(run.report)
+    emit(run.metrics, as_json)
+    if not as_json:
+        show_comparison(run.metrics["comparisons"])
+        show_ranking(run.metrics)
+        line(f"report: {run.report}")
+
+
+def show_comparison(comparisons: Sequence[Mapping[str, Any]]) -> None:
+    """Models side by side."""
+    names = [c["name"].upper() if c["name"] == "erm" else c["name"] for c in comparisons]
+    found = [c["evaluation"] for c in comparisons]
+    gaps = [k for k in found[0].get("gaps", {})]
+    rows = [
+        ["I.D. accuracy", *(e.get("id_accuracy") for e in found)],
+        *([f"gap {k}", *(e["gaps"].get(k) for e in found)] for k in gaps),
+        ["average gap", *(e.get("average_gap") for e in found)],
+        ["worst group", *(e.get("worst_group") for e in found)],
+    ]
+    table("on the balanced test split, in percent", ["", *names], rows)
+
+
+def audit(  # noqa: PLR0913 - one argument per option
+    data: o.Data,
+    method: Annotated[
+        str, typer.Option("--method", help="sebra, erm, random or neurons.")
+    ] = "sebra",
+    neurons: Annotated[
+        str | None,
+        typer.Option(
+            "--neurons", metavar="FILE|auto", help="Marked neurons for --method neurons."
+        ),
+    ] = None,
+    out: o.Out = None,
+    seed: o.Seed = 0,
+    device: o.Device = "auto",
+    mode: o.Mode = "auto",
+    backbone: o.Backbone = None,
+    weights: o.Weights = None,
+    image_size: o.ImageSize = None,
+    preset: o.Preset = None,
+    set_: o.Set = None,
+    attributes: o.Attributes = None,
+    exclude: o.Exclude = None,
+    resume: o.Resume = False,
+    as_json: o.Json = False,
+) -> None:
+    """Rank DATA and write the report in one go: what most people want first."""
+    from sebra.runs.folder import RunFolder
+    from sebra.workflows.rank import RankOptions, rank
+    from sebra.workflows.report import report_run
+
+    source = o.make_source(
+        data, seed, device, mode, backbone, weights, image_size, attributes, exclude
+    )
+    chosen = RankOptions(method, preset, tuple(set_ or ()), neurons)
+    check_early(source.data, method, chosen.overrides, neurons)
+    folder = RunFolder.create(out, "audit", resume)
+    run = rank(source, chosen, folder, resume, Bars(), command="audit")
+    path = report_run(folder)
+    run.metrics.update({"run": str(folder.path), "report": str(path)})
+    emit(run.metrics, as_json)
+    if not as_json:
+        show_ranking(run.metrics)
+        line(f"report: {path}")
+
+
+def report(
+    run: o.Run,
+    out: Annotated[
+        str | None, typer.Option("--out", metavar="FILE", help="Where to write the report.")
+    ] = None,
+    data: Annotated[
+        str | None,
+        typer.Option("--data", metavar="DATA", help="Where the data is now, if it has moved."),
+    ] = None,
+    as_json: o.Json = False,
+) -> None:
+    """Write the HTML report of a run: one file that opens without a network."""
+    from sebra.runs.folder import RunFolder
+    from sebra.workflows.report import report_run
+
+    path = report_run(RunFolder.open(run), out, data)
+    emit({"report": str(path)}, as_json)
+    if not as_json:
+        line(f"report: {path}")

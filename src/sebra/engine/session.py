@@ -123,6 +123,13 @@ class Session:
         restored: dict[str, Tensor] = self._done[key]
         return restored
 
+    def enter(self, name: str) -> None:
+        """Phases from here on belong to `name`, so that two runs of one kind do not mix."""
+        self._prefix.append(name)
+
+    def leave(self) -> None:
+        self._prefix.pop()
+
     @property
     def interrupted(self) -> bool:
         return self._stop.is_set()
@@ -218,3 +225,12 @@ def _apply(target: Any, saved: Any) -> None:
         target.set_state(saved)
     else:
         target.load_state_dict(saved)
+        if isinstance(target, torch.optim.Optimizer):
+            _rates_to_device(target)
+
+
+def _rates_to_device(optimizer: torch.optim.Optimizer) -> None:
+    """A restored learning rate must be where a captured graph reads it."""
+    for group in optimizer.param_groups:
+        if isinstance(group["lr"], Tensor):
+            group["lr"] = group["lr"].to(group["params"][0].device)

@@ -84,9 +84,7 @@ class RunFolder:
         return loaded
 
     def write_config(self, config: Mapping[str, Any]) -> None:
-        import tomli_w
-
-        self.write_text(CONFIG, tomli_w.dumps(_without_none(config)))
+        self.write_text(CONFIG, to_toml(config))
 
     def read_config(self) -> dict[str, Any]:
         try:
@@ -129,12 +127,33 @@ def _absent(value: Any) -> bool:
     return isinstance(value, float) and not math.isfinite(value)
 
 
-def _without_none(config: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        k: _without_none(v) if isinstance(v, Mapping) else list(v) if isinstance(v, tuple) else v
-        for k, v in config.items()
-        if v is not None
-    }
+def to_toml(config: Mapping[str, Any]) -> str:
+    """TOML text of scalars, lists of scalars and one level of tables; None is left out.
+
+    JSON's strings, numbers and lists are TOML's as well, apart from DEL, which JSON leaves bare.
+    """
+
+    def lines(values: Mapping[str, Any]) -> list[str]:
+        plain = {k: v for k, v in values.items() if v is not None and not isinstance(v, Mapping)}
+        return [f"{_toml_key(k)} = {_toml(v)}" for k, v in plain.items()]
+
+    out = lines(config)
+    for name, table in config.items():
+        if isinstance(table, Mapping):
+            out += ["", f"[{_toml_key(name)}]", *lines(table)]
+    return "\n".join(out) + "\n"
+
+
+def _toml_key(key: Any) -> str:
+    text = str(key)
+    return text if text.replace("_", "").isalnum() and text.isascii() else _toml(text)
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"inf": "inf", "-inf": "-inf"}.get(str(value), "nan")
+    text = json.dumps(list(value) if isinstance(value, tuple) else value, ensure_ascii=False)
+    return text.replace("\x7f", "\\u007f")
 
 
 def _is_run(path: Path) -> bool:

@@ -18,6 +18,7 @@ from sebra.runs.folder import RANKING, RunFolder
 from sebra.runs.meter import Meter
 from sebra.samples.table import Samples
 from sebra.workflows.history import history_of
+from sebra.workflows.neurons import give_marks, write_template
 from sebra.workflows.prepare import Prepared, Source, prepare
 
 
@@ -48,24 +49,33 @@ def rank(
     resume: bool = False,
     progress: ProgressSink | None = None,
     samples: Samples | None = None,
+    command: str = "rank",
 ) -> RankRun:
     """Ranks every training sample; writes the run folder where one is given."""
     meter = Meter()
-    identity = identity_of("rank", source, dataclasses.asdict(options))
+    identity = identity_of(command, source, dataclasses.asdict(options))
     session = open_session(folder, identity, resume, progress)
     with session.stoppable():
         prepared = prepare(source, session, meter, samples)
-        kind = ranker_class(options.method)
-        config = build_config(
-            kind.config_class, "rank", options.method, prepared.mode, options.preset,
-            options.overrides,
-        )  # fmt: skip
-        run = rank_prepared(prepared, kind(config), session, meter)
+        ranker, config = ranker_for(options, prepared.mode)
+        give_marks(ranker, options.neurons, prepared)
+        run = rank_prepared(prepared, ranker, session, meter)
     run.metrics.update(meter.result())
     if folder is not None:
+        write_template(folder, ranker, options.neurons, prepared, session)
+        run.metrics["notes"] = list(session.notes)
         write_rank_run(folder, run, identity, config)
     session.close()
     return run
+
+
+def ranker_for(options: RankOptions, mode: str) -> tuple[Any, Any]:
+    """The ranker that the options name, and its configuration for this mode."""
+    kind = ranker_class(options.method)
+    config = build_config(
+        kind.config_class, "rank", options.method, mode, options.preset, options.overrides
+    )
+    return kind(config), config
 
 
 def rank_prepared(prepared: Prepared, ranker: Any, session: Session, meter: Meter) -> RankRun:
@@ -94,7 +104,7 @@ def measure(ranking: Ranking, samples: Samples) -> dict[str, Any]:
     out: dict[str, Any] = {
         "buckets": ranking.buckets,
         "largest_bucket_share": float(sizes.max() / len(table)),
-        **{k: v for k, v in ranking.details.items()},
+        **ranking.details,
     }
     stages = {name: table[name].to_numpy() for name in ranking.stages}
     quality = quality_of(samples, samples.rows("train"), table["rank"].to_numpy(), stages or None)

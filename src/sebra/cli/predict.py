@@ -1,0 +1,123 @@
+"""`sebra predict` and `sebra export`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sebra.cli import options as o
+from sebra.cli.output import Bars, emit, line
+
+if TYPE_CHECKING:
+    from sebra.workflows.predict import Predictions
+
+_SHOWN_FAULTS = 10
+
+
+def register(app: typer.Typer) -> None:
+    app.command("predict", epilog="Example: sebra predict runs/photos new/ --out answers.csv")(
+        predict
+    )
+    app.command("export", epilog="Example: sebra export runs/photos --format onnx")(export)
+
+
+def predict(
+    run: o.Run,
+    data: Annotated[
+        str,
+        typer.Argument(
+            metavar="DATA",
+            help="Any form of DATA, a folder of images without classes, or one image file.",
+            show_default=False,
+        ),
+    ],
+    out: Annotated[
+        str | None, typer.Option("--out", metavar="FILE", help="Write the CSV here, not to stdout.")
+    ] = None,
+    device: o.Device = "auto",
+    as_json: o.Json = False,
+) -> None:
+    """Predict with a trained model: CSV with id, predicted, probability and one p_ per class."""
+    from pathlib import Path
+
+    from sebra.debiasing.model import Model
+    from sebra.workflows.predict import predict as run_predict
+
+    bars = Bars()
+    file = None if out is None else _writable(out)
+    found = run_predict(Model.load(run, device), data, bars)
+    _report_faults(found, bars)
+    if file is not None:
+        _write(file, found.csv())
+    figures = {
+        "run": run,
+        "data": data,
+        "samples": len(found.ids),
+        "predicted": found.counts(),
+        "unreadable": [{"id": f.id, "reason": f.reason} for f in found.faults],
+    }
+    figures |= {"predictions": found.rows()} if file is None else {"file": str(file)}
+    emit(figures, as_json)
+    if as_json:
+        return
+    if file is None:
+        typer.echo(found.csv(), nl=False)
+    else:
+        line(f"{len(found.ids)} predictions: {Path(file)}")
+
+
+def _report_faults(found: Predictions, bars: Bars) -> None:
+    for fault in found.faults[:_SHOWN_FAULTS]:
+        bars.message(f"unreadable: {fault.id} ({fault.reason})")
+    rest = len(found.faults) - _SHOWN_FAULTS
+    if rest > 0:
+        bars.message(f"unreadable: {rest} more; they have an empty prediction")
+
+
+def export(
+    run: o.Run,
+    format_: Annotated[str, typer.Option("--format", help="onnx.")] = "onnx",
+    out: Annotated[
+        str | None,
+        typer.Option("--out", metavar="FILE", help="Where to write [default: RUN/model.onnx]."),
+    ] = None,
+    as_json: o.Json = False,
+) -> None:
+    """Write a model for other runtimes: raw images (or features) in, class probabilities out."""
+    from pathlib import Path
+
+    from sebra.debiasing.model import Model
+    from sebra.workflows.export import export as run_export
+
+    file = Path(run) / f"model.{format_}" if out is None else _writable(out)
+    found = run_export(Model.load(run, "cpu"), Path(file), format_)
+    emit(found, as_json)
+    if not as_json:
+        shape = " x ".join(map(str, found["input"]["shape"]))
+        line(f"{found['file']}: {found['input']['type']} {shape} in, probabilities out")
+
+
+def _writable(out: str) -> str:
+    """Refuses a file that cannot be written before any work is done."""
+    from pathlib import Path
+
+    from sebra.errors import UsageError
+
+    path = Path(out)
+    if path.is_dir():
+        raise UsageError(f"--out: {out} is a folder, give a file")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"--out: cannot write to {path.parent} ({error.strerror})") from None
+    return out
+
+
+def _write(file: str, text: str) -> None:
+    from pathlib import Path
+
+    from sebra.runs.folder import RunFolder
+
+    path = Path(file)
+    RunFolder(path.parent).write_text(path.name, text)

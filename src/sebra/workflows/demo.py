@@ -1,0 +1,85 @@
+"""`sebra demo`: the whole story on the built-in data set: rank, debias, compare with ERM, report."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sebra import __version__
+from sebra.engine.session import ProgressSink
+from sebra.runs.folder import RANKING, REPORT, RunFolder
+from sebra.runs.meter import Meter
+from sebra.showing.report import write_report
+from sebra.workflows.debias import DebiasOptions, debias_prepared
+from sebra.workflows.prepare import Source, prepare
+from sebra.workflows.rank import (
+    RankOptions,
+    identity_of,
+    open_session,
+    rank_prepared,
+    ranker_for,
+)
+from sebra.workflows.report import report_input
+
+
+@dataclass
+class DemoRun:
+    """What the demo found."""
+
+    metrics: dict[str, Any]
+    report: Path
+
+
+def demo(
+    source: Source,
+    folder: RunFolder,
+    resume: bool = False,
+    progress: ProgressSink | None = None,
+    rank_method: str = "sebra",
+    method: str = "sebra",
+) -> DemoRun:
+    """Ranks the demo set, trains ERM and a debiased model, and writes the report."""
+    meter = Meter()
+    options = {"rank_method": rank_method, "method": method}
+    identity = identity_of("demo", source, options)
+    session = open_session(folder, identity, resume, progress)
+    with session.stoppable():
+        prepared = prepare(source, session, meter)
+        ranker, config = ranker_for(RankOptions(rank_method), prepared.mode)
+        ranked = rank_prepared(prepared, ranker, session, meter)
+        runs = {}
+        for name in ("erm", method):
+            session.enter(name)
+            runs[name] = debias_prepared(
+                prepared, DebiasOptions(name), session, meter, ranked.ranking
+            )
+            session.leave()
+    comparisons = [
+        {"name": name, "evaluation": run.metrics["evaluation"]} for name, run in runs.items()
+    ]
+    metrics: dict[str, Any] = {
+        **ranked.metrics,
+        "command": "demo",
+        "evaluation": runs[method].metrics["evaluation"],
+        "selection": runs[method].metrics["selection"],
+        "comparisons": comparisons,
+        "notes": list(session.notes),
+        **meter.result(),
+    }
+    settings = {k: v for k, v in dataclasses.asdict(config).items() if v is not None}
+    folder.write_config({**identity, "settings": settings, "version": __version__})
+    ranked.ranking.save(folder.path / RANKING)
+    if ranked.history:
+        folder.write_history(ranked.history)
+    folder.write_quarantine(prepared.faults)
+    runs[method].model.save(folder.path)
+    folder.write_metrics(metrics)
+    config_read = folder.read_config()
+    report = write_report(
+        report_input(folder, prepared.samples, config_read, metrics, comparisons),
+        folder.path / REPORT,
+    )
+    session.close()
+    return DemoRun(metrics, report)

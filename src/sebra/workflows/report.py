@@ -1,0 +1,90 @@
+"""`sebra report`: a run folder in, one HTML file out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from sebra import __version__
+from sebra.errors import UsageError
+from sebra.ranking.ranking import Ranking
+from sebra.runs.folder import HISTORY, METRICS, QUARANTINE, RANKING, REPORT, RunFolder
+from sebra.samples.open import open_samples
+from sebra.samples.table import Fault, Samples
+from sebra.showing.report import ReportInput, write_report
+
+
+def report_run(folder: RunFolder, out: str | None = None, data: str | None = None) -> Path:
+    """Writes the report of a run; reads the samples again for their pictures."""
+    if not folder.has(RANKING):
+        raise UsageError(f"{folder.path}: no {RANKING} in it; give a rank, audit or debias run")
+    config = folder.read_config()
+    source = data or str(config.get("data", ""))
+    attributes = config.get("attributes")
+    samples = open_samples(source, tuple(attributes) if attributes else None)
+    metrics = folder.read_metrics() if folder.has(METRICS) else {}
+    comparisons = metrics.get("comparisons", ())
+    if not comparisons and metrics.get("evaluation"):
+        name = str(metrics.get("method", "model"))
+        comparisons = ({"name": name, "evaluation": metrics["evaluation"]},)
+    return write_report(
+        report_input(folder, samples, config, metrics, comparisons),
+        Path(out) if out else folder.path / REPORT,
+    )
+
+
+def report_input(
+    folder: RunFolder,
+    samples: Samples,
+    config: Mapping[str, Any],
+    metrics: Mapping[str, Any],
+    comparisons: Sequence[Mapping[str, Any]] = (),
+) -> ReportInput:
+    """Everything the report shows, from a run folder."""
+    import pandas as pd
+
+    ranking = Ranking.load(folder.path)
+    history = pd.read_parquet(folder.path / HISTORY) if folder.has(HISTORY) else None
+    return ReportInput(
+        title=f"Sebra: {samples.name}",
+        table=ranking.table,
+        samples=samples,
+        data=str(config.get("data", samples.source)),
+        folder=str(folder.path),
+        history=history if history is not None and "learned" in history.columns else None,
+        metrics=metrics,
+        config=config,
+        faults=_faults(folder),
+        command=command_of(config),
+        version=str(config.get("version", __version__)),
+        comparisons=comparisons,
+        notes=tuple(metrics.get("notes", ())),
+    )
+
+
+def command_of(config: Mapping[str, Any]) -> str:
+    """The command line that repeats a run."""
+    import shlex
+
+    words = ["sebra", str(config.get("command", "rank")), str(config.get("data", ""))]
+    flags = {"image_size": "image-size", "rank_method": "rank-method", "min_group": "min-group"}
+    skip = {"command", "data", "version", "settings", "overrides"}
+    for key, value in config.items():
+        if key not in skip and not isinstance(value, Mapping):
+            shown = ",".join(map(str, value)) if isinstance(value, list) else str(value)
+            words += [f"--{flags.get(key, key)}", shown]
+    for text in config.get("overrides", ()):
+        words += ["--set", str(text)]
+    return shlex.join(words)
+
+
+def _faults(folder: RunFolder) -> tuple[Fault, ...]:
+    import csv
+
+    if not folder.has(QUARANTINE):
+        return ()
+    with open(folder.path / QUARANTINE, encoding="utf-8", newline="") as file:
+        return tuple(Fault(row["id"], row["reason"]) for row in csv.DictReader(file))
+
+
