@@ -11,6 +11,7 @@ RANKERS: dict[str, tuple[str, str]] = {
     "sebra": ("sebra.ranking.sebra", "SebraRanker"),
     "erm": ("sebra.ranking.baselines", "ErmRanker"),
     "random": ("sebra.ranking.baselines", "RandomRanker"),
+    "neurons": ("sebra.ranking.neurons", "NeuronsRanker"),
 }
 
 

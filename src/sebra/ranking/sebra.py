@@ -112,7 +112,7 @@ class SebraRanker:
         return RankResult(run.bucket.cpu().numpy(), run.score.cpu().numpy(), details=details)
 
 
-def _batch_for(samples: int) -> int:
+def batch_for(samples: int) -> int:
     """A batch that keeps an epoch at about 64 steps, between 128 and 4,096."""
     return 1 << min(max(round(samples / 64).bit_length() - 1, 7), 12)
 
@@ -131,7 +131,7 @@ class _Rounds:
         self.generator = task.generator()
         self.bucket = torch.full((n,), -1, dtype=torch.long, device=task.device)
         self.score = torch.zeros(n, device=task.device)  # u as of the selection
-        self.batch = min(cfg.batch or _batch_for(n), n)
+        self.batch = min(cfg.batch or batch_for(n), n)
         adaptive = cfg.resolution == "auto" and cfg.use_v
         self.pace = Pace(-(-n // self.batch), n, cfg.max_share, cfg.lr, adaptive)
         self.step = TrainStep(
