@@ -14,10 +14,7 @@ if TYPE_CHECKING:
     from sebra.workflows.bench import BenchRun
 
 RUN = "run"
-EXAMPLE = (
-    "Example: sebra bench demo --methods erm,sebra --seeds 4. "
-    "Studies: sebra bench study ablation demo."
-)
+EXAMPLE = "Example: sebra bench demo --seeds 4; studies: sebra bench study NAME DATA"
 
 
 class _Group(TyperGroup):

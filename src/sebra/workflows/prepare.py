@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from sebra.loading.decode import auto_size, load_images
 from sebra.loading.inputs import Inputs
 from sebra.runs.meter import Meter
 from sebra.samples.open import open_samples
-from sebra.samples.table import Fault, FeatureArray, ImageArray, Samples
+from sebra.samples.table import SPLITS, Fault, FeatureArray, ImageArray, Samples
 
 MODES = ("auto", "features", "finetune")
 DEFAULT_BACKBONE = "resnet18"
@@ -86,6 +86,14 @@ class Prepared:
             device=self.device,
             seed=self.source.seed,
         )
+
+    def with_seed(self, seed: int) -> Prepared:
+        """The same data set for a run with another seed; what lies on the device is shared."""
+        # All splits first: unreadable images leave `samples` when their split is loaded.
+        for name in SPLITS:
+            if len(self.samples.rows(name)):
+                self.task(name)
+        return replace(self, source=replace(self.source, seed=seed))
 
     def build(self, seed: int, hidden: int) -> Network:
         """A fresh network of the run's kind on the device."""

@@ -1,0 +1,1 @@
+"""Methods × seeds on one data set after another: what to run, rows on disk, tables, studies."""

@@ -1,0 +1,137 @@
+"""What a benchmark is asked to run: methods and rankers by name, each with its own settings."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sebra.errors import UsageError
+from sebra.measuring.groups import MIN_GROUP
+from sebra.runs.config import preset_names
+from sebra.samples.layouts import LAYOUTS
+
+NO_PRESET = "none"
+_SPEC = re.compile(r"(?P<name>[a-z][a-z0-9_]*)(\[(?P<settings>[^\[\]]*)\])?")
+_RANKER_PREFIX = "rank."
+_OWN_RANKER = {"stages": "peel"}
+
+
+@dataclass(frozen=True)
+class Spec:
+    """A method or a ranker as it was given: `erm`, `dfr[on=ranking]`."""
+
+    label: str
+    name: str
+    overrides: tuple[str, ...] = ()
+
+    @property
+    def slug(self) -> str:
+        """The label as part of a file name."""
+        return slug_of(self.label)
+
+
+@dataclass(frozen=True)
+class BenchOptions:
+    """What `bench` takes besides the sources.
+
+    preset: None takes `paper/<layout>` where it ships, `none` takes none. overrides: `key=value`
+    for the methods that have the setting, `rank.key=value` for the rankers. rankers: every method
+    that needs a ranking runs once on each; empty means the method's own.
+    """
+
+    methods: tuple[Spec, ...]
+    seeds: int = 4
+    preset: str | None = None
+    overrides: tuple[str, ...] = ()
+    rankers: tuple[Spec, ...] = ()
+    min_group: int = MIN_GROUP
+
+    def __post_init__(self) -> None:
+        if self.seeds < 1:
+            raise UsageError(f"--seeds: must be at least 1, not {self.seeds}")
+
+    @property
+    def method_overrides(self) -> tuple[str, ...]:
+        return tuple(o for o in self.overrides if not o.startswith(_RANKER_PREFIX))
+
+    @property
+    def ranker_overrides(self) -> tuple[str, ...]:
+        found = (o for o in self.overrides if o.startswith(_RANKER_PREFIX))
+        return tuple(o.removeprefix(_RANKER_PREFIX) for o in found)
+
+
+def slug_of(text: str) -> str:
+    """A text as part of a file name."""
+    return re.sub(r"[^A-Za-z0-9.-]+", "_", text).strip("_")
+
+
+def parse_specs(text: str, option: str = "--methods") -> tuple[Spec, ...]:
+    """`erm,dfr[on=ranking,share=0.3]` to its parts, in order."""
+    specs = []
+    for part in re.split(r",(?![^\[]*\])", text):
+        label = "".join(part.split())
+        found = _SPEC.fullmatch(label)
+        if found is None:
+            raise UsageError(f"{option}: {part.strip()!r} is not NAME or NAME[key=value,…]")
+        settings = tuple(s for s in (found["settings"] or "").split(",") if s)
+        specs.append(Spec(label, found["name"], settings))
+    slugs = [spec.slug for spec in specs]
+    for spec in specs:
+        if slugs.count(spec.slug) > 1:
+            raise UsageError(f"{option}: {spec.label} is given twice")
+    return tuple(specs)
+
+
+def with_shared(
+    specs: Sequence[Spec], overrides: Sequence[str], class_of: Callable[[str], Any]
+) -> tuple[Spec, ...]:
+    """Gives every spec the shared overrides it has a field for; its own come last and win."""
+    fields = {s: {f.name for f in dataclasses.fields(class_of(s.name).config_class)} for s in specs}
+    for text in overrides:
+        key = text.partition("=")[0]
+        if specs and not any(key in names for names in fields.values()):
+            names = ", ".join(spec.label for spec in specs)
+            raise UsageError(f"--set {key}: none of {names} has such a setting")
+    return tuple(
+        dataclasses.replace(
+            spec,
+            overrides=(
+                *(o for o in overrides if o.partition("=")[0] in fields[spec]),
+                *spec.overrides,
+            ),
+        )
+        for spec in specs
+    )
+
+
+def own_ranker(method: str) -> str:
+    """The ranker a method takes when none is asked for."""
+    return _OWN_RANKER.get(method, "sebra")
+
+
+def layout_of(data: str) -> str | None:
+    """The published layout that DATA names, if it names one."""
+    name = re.split("[:?]", data, maxsplit=1)[0]
+    return name if name in LAYOUTS else None
+
+
+def preset_for(data: str, preset: str | None) -> str | None:
+    """The preset to use on DATA: the one asked for, else the paper's for its layout."""
+    if preset == NO_PRESET:
+        return None
+    if preset is not None:
+        return preset
+    own = f"paper/{layout_of(data)}"
+    return own if own in preset_names() else None
+
+
+def data_name(data: str) -> str:
+    """DATA without the folder it lies in, so that a row reads the same on every machine."""
+    layout = layout_of(data)
+    if layout is None:
+        return re.split(r"[/\\]", data.rstrip("/\\"))[-1]
+    _, mark, query = data.partition("?")
+    return f"{layout}{mark}{query}"

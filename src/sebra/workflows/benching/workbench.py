@@ -1,0 +1,276 @@
+"""One data set, prepared once; every run leaves a row, and a row that is there is not rerun."""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sebra import __version__
+from sebra.debiasing.registry import method_class
+from sebra.engine.session import ProgressSink, Session, Silent
+from sebra.errors import Interrupted
+from sebra.measuring.disparity import performance_disparity
+from sebra.ranking.ranking import Blind, Ranking
+from sebra.ranking.registry import ranker_class
+from sebra.runs.config import build_config
+from sebra.runs.folder import RunFolder
+from sebra.runs.meter import Meter
+from sebra.samples.table import FeatureArray, Samples
+from sebra.workflows.benching.facts import facts
+from sebra.workflows.benching.plan import (
+    NO_PRESET,
+    BenchOptions,
+    Spec,
+    data_name,
+    own_ranker,
+    preset_for,
+)
+from sebra.workflows.benching.rows import Row, Rows
+from sebra.workflows.debias import DebiasOptions, debias_prepared
+from sebra.workflows.evaluate import _subset_accuracy as subset_accuracy
+from sebra.workflows.prepare import Prepared, Source, prepare
+from sebra.workflows.rank import measure
+
+ROWS, RANKINGS = "rows", "rankings"
+_FINGERPRINT_ROWS = 1000  # enough to tell features apart without reading all of a memory map
+
+
+class Workbench:
+    """Runs methods and rankers on one data set.
+
+    `model` and `ranking` return the row of one run: from disk where it is finished, else after
+    running it. Rankings are shared by all methods of a seed.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        options: BenchOptions,
+        folder: RunFolder,
+        progress: ProgressSink | None = None,
+    ) -> None:
+        self.options, self.folder = options, folder
+        self.progress: ProgressSink = progress or Silent()
+        self.meter = Meter()
+        self.prepared = prepare(source, Session(progress=progress), self.meter)
+        self.preset = preset_for(source.data, options.preset)
+        self.name = data_name(source.data)
+        self.models = Rows(folder.path / ROWS)
+        self.rankings = Rows(folder.path / RANKINGS)
+        self._base = self._base_identity()
+
+    @property
+    def samples(self) -> Samples:
+        return self.prepared.samples
+
+    def method_config(self, spec: Spec) -> Any:
+        """The configuration a method runs with here."""
+        kind = method_class(spec.name).config_class
+        mode = self.prepared.mode
+        return build_config(kind, "debias", spec.name, mode, self.preset, spec.overrides)
+
+    def ranker_config(self, spec: Spec) -> Any:
+        """The configuration a ranker runs with here."""
+        kind = ranker_class(spec.name).config_class
+        mode = self.prepared.mode
+        return build_config(kind, "rank", spec.name, mode, self.preset, spec.overrides)
+
+    def needs(self, spec: Spec) -> frozenset[str]:
+        """What a method cannot do without; it can depend on its settings."""
+        found: frozenset[str] = method_class(spec.name)(self.method_config(spec)).needs
+        return found
+
+    # What a run is --------------------------------------------------------------------------
+
+    def model_identity(self, spec: Spec, seed: int, ranker: Spec | None) -> dict[str, Any]:
+        out = {
+            **self._base,
+            "seed": seed,
+            "method": spec.name,
+            "settings": _settings(self.method_config(spec)),
+            "min_group": self.options.min_group,
+        }
+        if ranker is not None:
+            out["ranker"] = ranker.name
+            out["ranker_settings"] = _settings(self.ranker_config(ranker))
+        return out
+
+    def ranking_identity(self, spec: Spec, seed: int) -> dict[str, Any]:
+        settings = _settings(self.ranker_config(spec))
+        return {**self._base, "seed": seed, "ranker": spec.name, "settings": settings}
+
+    def _base_identity(self) -> dict[str, Any]:
+        """Content instead of paths, so that rows of several machines can lie in one folder."""
+        p = self.prepared
+        out: dict[str, Any] = {
+            "version": __version__,
+            "data": self.name,
+            "content": _fingerprint(p.samples),
+            "attributes": list(p.samples.attributes),
+            "mode": p.mode,
+            "backbone": p.backbone,
+            "weights": p.weights.digest if p.weights else "none",
+            "image_size": p.image_size,
+        }
+        return {k: v for k, v in out.items() if v is not None}
+
+    # Runs -----------------------------------------------------------------------------------
+
+    def find_model(self, spec: Spec, seed: int, ranker: Spec | None) -> Row | None:
+        identity = self.model_identity(spec, seed, ranker)
+        return self.models.find(model_slug(spec, ranker), seed, identity)
+
+    def find_ranking(self, spec: Spec, seed: int) -> Row | None:
+        return self.rankings.find(spec.slug, seed, self.ranking_identity(spec, seed))
+
+    def model(self, spec: Spec, seed: int, ranker: Spec | None) -> Row:
+        """The row of one trained and evaluated model."""
+        found = self.find_model(spec, seed, ranker)
+        if found is not None:
+            return found
+        identity = self.model_identity(spec, seed, ranker)
+        ranked = None if ranker is None else self.ranking(ranker, seed)
+        ranking = None if ranker is None else self._ranking_table(ranker, seed)
+        prepared = self.prepared.with_seed(seed)
+        options = DebiasOptions(
+            spec.name, self.preset, spec.overrides, min_group=self.options.min_group
+        )
+        with self._run(f"{spec.label} seed {seed}") as (session, meter):
+            run = debias_prepared(prepared, options, session, meter, ranking)
+        row = {
+            "kind": "model",
+            "method": spec.label,
+            "seed": seed,
+            "ranker": None if ranker is None else ranker.label,
+            "evaluation": run.metrics["evaluation"],
+            "selection": run.metrics["selection"],
+            "ranking": None if ranked is None else ranked["ranking"],
+            **meter.result(),
+            **self._facts(),
+            "notes": list(session.notes),
+            "settings": identity["settings"],
+            "identity": identity,
+        }
+        # The model holds a graph of itself; without this, memory of many runs piles up.
+        del run
+        gc.collect()
+        return self.models.write(model_slug(spec, ranker), seed, _present(row))
+
+    def ranking(self, spec: Spec, seed: int) -> Row:
+        """The row of one ranking; its table lies beside it as Parquet."""
+        found = self.find_ranking(spec, seed)
+        return self._rank(spec, seed)[0] if found is None else found
+
+    def _ranking_table(self, spec: Spec, seed: int) -> Ranking:
+        file = self.rankings.file(spec.slug, seed).with_suffix(".parquet")
+        # Rows are kept in version control, their tables often are not.
+        return Ranking.load(file) if file.is_file() else self._rank(spec, seed)[1]
+
+    def _rank(self, spec: Spec, seed: int) -> tuple[Row, Ranking]:
+        identity = self.ranking_identity(spec, seed)
+        prepared = self.prepared.with_seed(seed)
+        ranker = ranker_class(spec.name)(self.ranker_config(spec))
+        with self._run(f"ranking {spec.label} seed {seed}") as (session, meter):
+            with meter.phase("rank"):
+                result = ranker.rank(prepared.task("train"), session, Blind())
+            part, _ = prepared.split("train")
+            ranking = Ranking.from_result(result, part.ids, part.labels, part.classes)
+            figures = measure(ranking, prepared.samples)
+            if not prepared.samples.attributes and len(prepared.samples.rows("test")):
+                with meter.phase("pd"):
+                    figures.update(_disparity(prepared, ranking, session))
+        row = {
+            "kind": "ranking",
+            "method": spec.label,
+            "seed": seed,
+            "ranking": figures,
+            **meter.result(),
+            **self._facts(),
+            "notes": list(session.notes),
+            "settings": identity["settings"],
+            "identity": identity,
+        }
+        file = self.rankings.file(spec.slug, seed)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        ranking.save(file.with_suffix(".parquet"))
+        return self.rankings.write(spec.slug, seed, row), ranking
+
+    def _facts(self) -> dict[str, Any]:
+        p = self.prepared
+        network = {"mode": p.mode, "backbone": p.backbone, "image_size": p.image_size}
+        return {
+            "data": self.name,
+            "preset": self.preset or NO_PRESET,
+            "network": _present(network),
+            **facts(p.device),
+        }
+
+    @contextmanager
+    def _run(self, what: str) -> Iterator[tuple[Session, Meter]]:
+        """A session and a meter of its own for one run; an interrupt says what is kept."""
+        self.progress.message(f"{self.name}: {what} begins")
+        session, meter = Session(progress=self.progress), Meter()
+        try:
+            with session.stoppable():
+                yield session, meter
+        except Interrupted:
+            raise Interrupted(
+                f"interrupted during {what}; finished rows stay in {self.folder.path}, "
+                f"the same command with --out {self.folder.path} goes on from there"
+            ) from None
+        finally:
+            seconds = meter.result()["seconds"]["total"]
+        self.progress.message(f"{self.name}: {what} done in {seconds:.1f} s")
+
+
+def model_slug(spec: Spec, ranker: Spec | None) -> str:
+    """File name of a method's rows; a ranker that is not the method's own is part of it."""
+    if ranker is None or ranker.label == own_ranker(spec.name):
+        return spec.slug
+    return f"{spec.slug}.on.{ranker.slug}"
+
+
+def model_label(spec: Spec, ranker: Spec | None) -> str:
+    """What tables call a method on a ranker."""
+    if ranker is None or ranker.label == own_ranker(spec.name):
+        return spec.label
+    return f"{spec.label} on {ranker.label}"
+
+
+def _settings(config: Any) -> dict[str, Any]:
+    return _present(dataclasses.asdict(config))
+
+
+def _present(values: dict[str, Any]) -> dict[str, Any]:
+    return {k: v for k, v in values.items() if v is not None}
+
+
+def _fingerprint(samples: Samples) -> str:
+    """Names the samples, their labels, splits and attributes; not the folder they lie in."""
+    state = hashlib.sha256()
+    for part in (samples.labels, samples.split, *(a.codes for a in samples.attributes.values())):
+        state.update(np.ascontiguousarray(part).tobytes())
+    for text in (*samples.classes, *samples.ids.tolist()):
+        state.update(f"{text}\0".encode())
+    if isinstance(samples.content, FeatureArray):
+        rows = samples.content.rows[:: max(1, len(samples) // _FINGERPRINT_ROWS)]
+        state.update(np.ascontiguousarray(samples.content.values[rows]).tobytes())
+    return f"{len(samples)} samples, {state.hexdigest()[:12]}"
+
+
+def _disparity(prepared: Prepared, ranking: Ranking, session: Session) -> dict[str, Any]:
+    """PD, the measure of a ranking where no attribute is known."""
+    labels = prepared.task("train").targets.cpu().numpy()
+
+    def train_and_score(index: npt.NDArray[np.int64]) -> float:
+        return subset_accuracy(prepared, index, session)
+
+    found = performance_disparity(train_and_score, ranking.table["rank"].to_numpy(), labels)
+    return {"pd": found["pd"], "pd_details": found}
