@@ -35,7 +35,7 @@ def setup(device: torch.device) -> None:
 
 
 def autocast(device: torch.device) -> AbstractContextManager[Any]:
-    """bf16 on CUDA, plain float32 on a CPU. The weight cache is off so that graphs can be captured."""
+    """bf16 on CUDA (without weight cache, so that graphs can be captured), float32 on a CPU."""
     if device.type == "cuda":
         return torch.autocast("cuda", dtype=torch.bfloat16, cache_enabled=False)
     return contextlib.nullcontext()

@@ -34,7 +34,7 @@ def extract_features(
 
     `key` identifies the images; backbone, weights and image size are added to it.
     """
-    parts = [
+    parts: list[str | int | bytes] = [
         FORMAT_VERSION,
         key,
         network.spec.backbone,
@@ -69,12 +69,13 @@ def _fill(
 
 
 def fused(body: nn.Module) -> nn.Module:
-    """An evaluation copy with batch norms folded into convolutions where the graph can be traced."""
+    """An evaluation copy, batch norms folded into convolutions where the graph can be traced."""
     body = body.eval()
     try:
         from torch.fx.experimental.optimization import fuse
 
-        return fuse(body).to(memory_format=torch.channels_last)  # type: ignore[no-any-return]
+        folded: nn.Module = fuse(body)
+        return folded.to(memory_format=torch.channels_last)
     except Exception:  # tracing fails in many ways; the plain body computes the same
         return body.to(memory_format=torch.channels_last)
 

@@ -1,4 +1,4 @@
-"""Nested state (dicts, lists, tensors, numbers) to and from one safetensors file, without pickle."""
+"""Nested state (dicts, lists, tensors, numbers) in one safetensors file, without pickle."""
 
 from __future__ import annotations
 

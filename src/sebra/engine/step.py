@@ -35,7 +35,10 @@ def make_optimizer(
             parameters, lr=rate, momentum=momentum, weight_decay=weight_decay, fused=cuda or None
         )
     kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[name]
-    return kind(parameters, lr=rate, weight_decay=weight_decay, fused=cuda or None, capturable=cuda)
+    made: torch.optim.Optimizer = kind(
+        parameters, lr=rate, weight_decay=weight_decay, fused=cuda or None, capturable=cuda
+    )
+    return made
 
 
 def set_lr(optimizer: torch.optim.Optimizer, lr: float) -> None:
@@ -102,7 +105,7 @@ class TrainStep:
 
     def _warm_step(self, index: Tensor, rand: Tensor) -> Tensor:
         self._warm += 1
-        side = torch.cuda.Stream()
+        side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
             out = self._run(index, rand)
