@@ -189,6 +189,50 @@ class Test_rows:
         assert row["evaluation"]["groups"] == single.metrics["evaluation"]["groups"]
 
 
+class Test_the_network_that_ranks:
+    @pytest.fixture
+    def cars(self, tmp_path):
+        from safetensors.torch import save_file
+
+        from sebra.engine.networks import NetworkSpec, build
+
+        network = build(NetworkSpec("test_resnet", (3, 32, 32), 2), 5)
+        file = tmp_path / "weights.safetensors"
+        save_file({k: v.contiguous() for k, v in network.body.state_dict().items()}, file)
+        return Source(
+            f"urbancars:{miniatures.urbancars(tmp_path / 'cars', aligned=8)}",
+            device="cpu",
+            mode="finetune",
+            backbone="test_resnet",
+            weights=str(file),
+        )
+
+    def test_may_start_from_other_weights(self, cars, tmp_path):
+        one, other = folder(tmp_path, "one"), folder(tmp_path, "other")
+        bench([cars], options("sebra", seeds=1), one)
+        bench([cars], options("sebra", seeds=1, rank_weights="none"), other)
+        rankings = [
+            json.loads((f.path / "rankings" / "sebra-0.json").read_text("utf-8"))
+            for f in (one, other)
+        ]
+        models = [
+            json.loads((f.path / "rows" / "sebra-0.json").read_text("utf-8")) for f in (one, other)
+        ]
+        assert rankings[0]["network"]["mode"] == "finetune"
+        assert rankings[1]["network"]["mode"] == "scratch"
+        assert rankings[1]["identity"]["weights"] == "none"
+        assert models[1]["identity"]["weights"] == models[0]["identity"]["weights"] != "none"
+        tables = [Ranking.load(f.path / "rankings" / "sebra-0.parquet").table for f in (one, other)]
+        assert tables[0]["id"].tolist() == tables[1]["id"].tolist()
+        assert tables[0]["rank"].tolist() != tables[1]["rank"].tolist()
+        with pytest.raises(UsageError, match="another ranker_weights"):
+            bench([cars], options("sebra", seeds=1), other)
+
+    def test_is_the_backbone_of_the_features_in_features_mode(self, features, tmp_path):
+        with pytest.raises(UsageError, match="--rank-weights: rankings over frozen features"):
+            bench([features], options("sebra", rank_weights="none"), folder(tmp_path))
+
+
 class Test_tables:
     def test_a_method_that_cannot_run_is_shown_with_the_reason(self, tmp_path):
         data = f"bar:{miniatures.bar(tmp_path / 'bar', n=10)}"

@@ -52,6 +52,14 @@ RankMethods = Annotated[
         help="Rankers; methods that need a ranking run once on each [default: the method's own].",
     ),
 ]
+RankWeights = Annotated[
+    str | None,
+    typer.Option(
+        "--rank-weights",
+        metavar="FILE",
+        help="Weights of the network that ranks, where they differ: a file, hub or none.",
+    ),
+]
 Seeds = Annotated[int, typer.Option("--seeds", help="How many seeds, from 0 on.")]
 Preset = Annotated[
     str | None,
@@ -95,6 +103,7 @@ def bench(
     methods: Methods = "erm,sebra",
     seeds: Seeds = 4,
     rank_methods: RankMethods = None,
+    rank_weights: RankWeights = None,
     min_group: MinGroup = 20,
     out: Out = None,
     device: o.Device = "auto",
@@ -123,6 +132,7 @@ def bench(
         overrides=tuple(set_ or ()),
         rankers=() if rank_methods is None else parse_specs(rank_methods, "--rank-methods"),
         min_group=min_group,
+        rank_weights=rank_weights,
     )
     check_settings(options)
     sources = [
@@ -141,6 +151,7 @@ def study(
     ],
     data: o.Data,
     seeds: Seeds = 4,
+    rank_weights: RankWeights = None,
     out: Out = None,
     device: o.Device = "auto",
     mode: o.Mode = "auto",
@@ -159,7 +170,7 @@ def study(
     from sebra.workflows.benching.studies import study_function
 
     study_function(name)
-    options = BenchOptions((), seeds, preset, tuple(set_ or ()))
+    options = BenchOptions((), seeds, preset, tuple(set_ or ()), rank_weights=rank_weights)
     source = o.make_source(data, 0, device, mode, backbone, weights, image_size, attributes, None)
     folder = RunFolder.create(out, f"study-{name}")
     run = run_study(name, source, options, folder, Bars())

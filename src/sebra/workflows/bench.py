@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,7 @@ from sebra.workflows.benching.plan import (
     slug_of,
     with_shared,
 )
+from sebra.workflows.benching.rows import Row
 from sebra.workflows.benching.studies import study_function
 from sebra.workflows.benching.summary import Entry, metrics_of
 from sebra.workflows.benching.tables import Table, baseline_table, methods_table, rankings_table
@@ -72,13 +75,13 @@ def bench(
     for b, plan in zip(benches, plans, strict=True):
         _check_rows(b, plan)
     _write_config(folder, "bench", sources, options)
-    found, seconds = [], {}
+    found, measured = [], []
     for plan in plans:
         b = benches.pop(0)  # what it holds on the device goes when it is done
         found.append(_run_plan(b, plan))
-        seconds[b.name] = b.meter.result()["seconds"]
+        measured.append(b.meter.result())
     results = [*found, *_pooled(sources, found)]
-    run = BenchRun(_metrics(results, options, seconds), _tables(results))
+    run = BenchRun(_metrics(results, options, measured), _tables(results))
     write_tables(folder, run.tables)
     folder.write_metrics(run.metrics)
     return run
@@ -170,22 +173,23 @@ def _run_plan(bench: Workbench, plan: Plan) -> Results:
     }
     for seed in range(bench.options.seeds):
         for ranker, entry in rankings.items():
-            entry.rows.append(bench.ranking(ranker, seed))
+            _run_into(entry, bench, seed, partial(bench.ranking, ranker, seed))
         for (spec, chosen), entry in models.items():
-            _run_model(bench, spec, seed, chosen, entry)
+            _run_into(entry, bench, seed, partial(bench.model, spec, seed, chosen))
     data = bench.prepared.source.data
     return Results(bench.name, layout_of(data), list(models.values()), list(rankings.values()))
 
 
-def _run_model(bench: Workbench, spec: Spec, seed: int, ranker: Spec | None, entry: Entry) -> None:
+def _run_into(entry: Entry, bench: Workbench, seed: int, run: Callable[[], Row]) -> None:
+    """Adds a run to its entry; one that this data does not allow leaves its reason there."""
     if entry.reason and not entry.rows:
         return  # what this data lacks for one seed it lacks for all
     try:
-        entry.rows.append(bench.model(spec, seed, ranker))
+        entry.rows.append(run())
     except Interrupted:
         raise
     except SebraError as error:
-        why = str(error).removeprefix(f"--method {spec.name}: ")
+        why = re.sub(r"^--method \w+: ", "", str(error))
         entry.reason = f"seed {seed}: {why}" if entry.rows else why
         bench.progress.message(f"{entry.label} left out: {entry.reason}")
 
@@ -243,13 +247,14 @@ def _condition(row: dict[str, Any]) -> str:
 
 
 def _metrics(
-    results: Sequence[Results], options: BenchOptions, seconds: dict[str, Any]
+    results: Sequence[Results], options: BenchOptions, measured: Sequence[dict[str, Any]]
 ) -> dict[str, Any]:
     return {
         "version": __version__,
         "seeds": options.seeds,
         "datasets": [{"data": r.data, **metrics_of(r.models, r.rankings)} for r in results],
-        "seconds": {"total": sum(s["total"] for s in seconds.values())},
+        "seconds": {"total": max(m["seconds"]["total"] for m in measured)},
+        "peak_memory_mib": max(m["peak_memory_mib"] for m in measured),
     }
 
 
@@ -272,6 +277,7 @@ def _write_config(
         **shared,
         "methods": [spec.label for spec in options.methods],
         "rank_methods": [spec.label for spec in options.rankers],
+        "rank_weights": options.rank_weights,
         "seeds": options.seeds,
         "preset": options.preset,
         "set": list(options.overrides),

@@ -39,7 +39,8 @@ class BenchOptions:
 
     preset: None takes `paper/<layout>` where it ships, `none` takes none. overrides: `key=value`
     for the methods that have the setting, `rank.key=value` for the rankers. rankers: every method
-    that needs a ranking runs once on each; empty means the method's own.
+    that needs a ranking runs once on each; empty means the method's own. rank_weights: weights of
+    the network that ranks (a file, `hub` or `none`) where they differ from the method's.
     """
 
     methods: tuple[Spec, ...]
@@ -48,6 +49,7 @@ class BenchOptions:
     overrides: tuple[str, ...] = ()
     rankers: tuple[Spec, ...] = ()
     min_group: int = MIN_GROUP
+    rank_weights: str | None = None
 
     def __post_init__(self) -> None:
         if self.seeds < 1:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from sebra import __version__
 from sebra.debiasing.registry import method_class
 from sebra.engine.session import ProgressSink, Session, Silent
-from sebra.errors import Interrupted
+from sebra.errors import Interrupted, UsageError
 from sebra.measuring.disparity import performance_disparity
 from sebra.ranking.ranking import Blind, Ranking
 from sebra.ranking.registry import ranker_class
@@ -60,15 +60,30 @@ class Workbench:
         self.progress: ProgressSink = progress or Silent()
         self.meter = Meter()
         self.prepared = prepare(source, Session(progress=progress), self.meter)
+        self.ranking_on = self._prepared_to_rank()
         self.preset = preset_for(source.data, options.preset)
         self.name = data_name(source.data)
+        self._content = _fingerprint(self.prepared.samples)
         self.models = Rows(folder.path / ROWS)
         self.rankings = Rows(folder.path / RANKINGS)
-        self._base = self._base_identity()
 
     @property
     def samples(self) -> Samples:
         return self.prepared.samples
+
+    def _prepared_to_rank(self) -> Prepared:
+        """The data set with the network that ranks; what lies on the device is shared."""
+        weights = self.options.rank_weights
+        if weights is None:
+            return self.prepared
+        p = self.prepared
+        if p.mode == "features":
+            raise UsageError("--rank-weights: rankings over frozen features share their backbone")
+        source = dataclasses.replace(
+            p.source, weights=weights, backbone=p.backbone, image_size=p.image_size, mode="finetune"
+        )
+        found = prepare(source, p.session, self.meter, p.samples)
+        return dataclasses.replace(found, _splits=p._splits)
 
     def method_config(self, spec: Spec) -> Any:
         """The configuration a method runs with here."""
@@ -79,7 +94,7 @@ class Workbench:
     def ranker_config(self, spec: Spec) -> Any:
         """The configuration a ranker runs with here."""
         kind = ranker_class(spec.name).config_class
-        mode = self.prepared.mode
+        mode = self.ranking_on.mode
         return build_config(kind, "rank", spec.name, mode, self.preset, spec.overrides)
 
     def needs(self, spec: Spec) -> frozenset[str]:
@@ -91,7 +106,7 @@ class Workbench:
 
     def model_identity(self, spec: Spec, seed: int, ranker: Spec | None) -> dict[str, Any]:
         out = {
-            **self._base,
+            **self._base_identity(self.prepared),
             "seed": seed,
             "method": spec.name,
             "settings": _settings(self.method_config(spec)),
@@ -100,23 +115,24 @@ class Workbench:
         if ranker is not None:
             out["ranker"] = ranker.name
             out["ranker_settings"] = _settings(self.ranker_config(ranker))
+            out["ranker_weights"] = _digest(self.ranking_on)
         return out
 
     def ranking_identity(self, spec: Spec, seed: int) -> dict[str, Any]:
         settings = _settings(self.ranker_config(spec))
-        return {**self._base, "seed": seed, "ranker": spec.name, "settings": settings}
+        base = self._base_identity(self.ranking_on)
+        return {**base, "seed": seed, "ranker": spec.name, "settings": settings}
 
-    def _base_identity(self) -> dict[str, Any]:
+    def _base_identity(self, p: Prepared) -> dict[str, Any]:
         """Content instead of paths, so that rows of several machines can lie in one folder."""
-        p = self.prepared
         out: dict[str, Any] = {
             "version": __version__,
             "data": self.name,
-            "content": _fingerprint(p.samples),
+            "content": self._content,
             "attributes": list(p.samples.attributes),
             "mode": p.mode,
             "backbone": p.backbone,
-            "weights": p.weights.digest if p.weights else "none",
+            "weights": _digest(p),
             "image_size": p.image_size,
         }
         return {k: v for k, v in out.items() if v is not None}
@@ -153,7 +169,7 @@ class Workbench:
             "selection": run.metrics["selection"],
             "ranking": None if ranked is None else ranked["ranking"],
             **meter.result(),
-            **self._facts(),
+            **self._facts(self.prepared),
             "notes": list(session.notes),
             "settings": identity["settings"],
             "identity": identity,
@@ -175,7 +191,9 @@ class Workbench:
 
     def _rank(self, spec: Spec, seed: int) -> tuple[Row, Ranking]:
         identity = self.ranking_identity(spec, seed)
-        prepared = self.prepared.with_seed(seed)
+        self.prepared.with_seed(seed)  # unreadable images leave before the first ranking
+        self.ranking_on.samples = self.prepared.samples
+        prepared = self.ranking_on.with_seed(seed)
         ranker = ranker_class(spec.name)(self.ranker_config(spec))
         with self._run(f"ranking {spec.label} seed {seed}") as (session, meter):
             with meter.phase("rank"):
@@ -192,7 +210,7 @@ class Workbench:
             "seed": seed,
             "ranking": figures,
             **meter.result(),
-            **self._facts(),
+            **self._facts(self.ranking_on),
             "notes": list(session.notes),
             "settings": identity["settings"],
             "identity": identity,
@@ -202,8 +220,7 @@ class Workbench:
         ranking.save(file.with_suffix(".parquet"))
         return self.rankings.write(spec.slug, seed, row), ranking
 
-    def _facts(self) -> dict[str, Any]:
-        p = self.prepared
+    def _facts(self, p: Prepared) -> dict[str, Any]:
         network = {"mode": p.mode, "backbone": p.backbone, "image_size": p.image_size}
         return {
             "data": self.name,
@@ -222,8 +239,8 @@ class Workbench:
                 yield session, meter
         except Interrupted:
             raise Interrupted(
-                f"interrupted during {what}; finished rows stay in {self.folder.path}, "
-                f"the same command with --out {self.folder.path} goes on from there"
+                f"interrupted during {what}; finished rows stay in {self.folder.path}: "
+                "the same command with the same --out goes on from there"
             ) from None
         finally:
             seconds = meter.result()["seconds"]["total"]
@@ -242,6 +259,10 @@ def model_label(spec: Spec, ranker: Spec | None) -> str:
     if ranker is None or ranker.label == own_ranker(spec.name):
         return spec.label
     return f"{spec.label} on {ranker.label}"
+
+
+def _digest(prepared: Prepared) -> str:
+    return prepared.weights.digest if prepared.weights else "none"
 
 
 def _settings(config: Any) -> dict[str, Any]:
