@@ -128,25 +128,20 @@ def _last_layer(width: int, spec: NetworkSpec) -> nn.Module:
     return head
 
 
-def small_body(width: int = 64) -> tuple[nn.Module, int]:
-    """Four convolutions for images of about 28 to 64 pixels."""
+def small_body(widths: tuple[int, ...] = (32, 64, 96, 128)) -> tuple[nn.Module, int]:
+    """Convolutions of stride two for images of about 28 to 64 pixels.
 
-    def block(inputs: int, outputs: int, stride: int) -> list[nn.Module]:
-        return [
-            nn.Conv2d(inputs, outputs, 3, stride=stride, padding=1, bias=False),
+    The last map is a few cells wide, so that each cell sees most of the picture: a shape is a
+    feature here and not only its parts.
+    """
+    layers: list[nn.Module] = []
+    for inputs, outputs in zip((3, *widths), widths, strict=False):
+        layers += [
+            nn.Conv2d(inputs, outputs, 3, stride=2, padding=1, bias=False),
             nn.BatchNorm2d(outputs),
             nn.ReLU(inplace=True),
         ]
-
-    layers = [
-        *block(3, width // 2, 2),
-        *block(width // 2, width, 2),
-        *block(width, width, 1),
-        *block(width, 2 * width, 2),
-        nn.AdaptiveAvgPool2d(1),
-        nn.Flatten(),
-    ]
-    return nn.Sequential(*layers), 2 * width
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten()), widths[-1]
 
 
 def build(spec: NetworkSpec, seed: int, weights: Weights | None = None) -> Network:

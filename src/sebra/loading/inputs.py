@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -59,15 +60,10 @@ class Inputs:
 
 
 def _as_tensor(array: npt.NDArray[Any]) -> Tensor:
-    if not array.flags.writeable:
-        # A copy-on-write view keeps the file untouched and spares torch's warning.
-        if isinstance(array, np.memmap) and array.filename is not None:
-            array = np.memmap(
-                array.filename, dtype=array.dtype, mode="c", offset=array.offset, shape=array.shape
-            )
-        else:
-            array = array.copy()
-    return torch.from_numpy(array)
+    """The array's own memory as a tensor; nothing here writes to it."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
+        return torch.from_numpy(array)
 
 
 def _fits(array: npt.NDArray[Any], rows: int, device: torch.device, share: float) -> bool:
@@ -84,5 +80,5 @@ def _copy_to_device(
     for start in range(0, len(rows), step):
         stop = min(len(rows), start + step)
         block = array[start:stop] if identity else array[rows[start:stop]]
-        out[start:stop] = torch.from_numpy(np.ascontiguousarray(block)).to(device)
+        out[start:stop] = _as_tensor(np.ascontiguousarray(block)).to(device)
     return out

@@ -159,7 +159,7 @@ def _disparity(
         labels = prepared.task("train").targets.cpu().numpy()
 
         def train_and_score(index: npt.NDArray[np.int64], prepared: Prepared = prepared) -> float:
-            return _subset_accuracy(prepared, index, session)
+            return subset_accuracy(prepared, index, session)
 
         runs.append(performance_disparity(train_and_score, table["rank"].to_numpy(), labels, k))
     if seeds == 1:
@@ -168,7 +168,7 @@ def _disparity(
     return {"pd": joined["pd"], "pd_details": {**joined, "k": runs[0]["k"]}}
 
 
-def _subset_accuracy(prepared: Prepared, index: npt.NDArray[np.int64], session: Session) -> float:
+def subset_accuracy(prepared: Prepared, index: npt.NDArray[np.int64], session: Session) -> float:
     """Test accuracy, mean of the last epochs, of plain training on these samples alone."""
     config = build_config(TrainConfig, "pd", "pd", prepared.mode)
     chosen = torch.from_numpy(np.sort(index)).to(prepared.device)

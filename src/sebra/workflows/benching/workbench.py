@@ -19,7 +19,7 @@ from sebra.errors import Interrupted, UsageError
 from sebra.measuring.disparity import performance_disparity
 from sebra.ranking.ranking import Blind, Ranking
 from sebra.ranking.registry import ranker_class
-from sebra.runs.config import build_config
+from sebra.runs.config import build_config, read_preset
 from sebra.runs.folder import RunFolder
 from sebra.runs.meter import Meter
 from sebra.samples.table import FeatureArray, Samples
@@ -34,7 +34,7 @@ from sebra.workflows.benching.plan import (
 )
 from sebra.workflows.benching.rows import Row, Rows
 from sebra.workflows.debias import DebiasOptions, debias_prepared
-from sebra.workflows.evaluate import _subset_accuracy as subset_accuracy
+from sebra.workflows.evaluate import subset_accuracy
 from sebra.workflows.prepare import Prepared, Source, prepare
 from sebra.workflows.rank import measure
 
@@ -60,8 +60,8 @@ class Workbench:
         self.progress: ProgressSink = progress or Silent()
         self.meter = Meter()
         self.prepared = prepare(source, Session(progress=progress), self.meter)
-        self.ranking_on = self._prepared_to_rank()
         self.preset = preset_for(source.data, options.preset)
+        self.ranking_on = self._prepared_to_rank()
         self.name = data_name(source.data)
         self._content = _fingerprint(self.prepared.samples)
         self.models = Rows(folder.path / ROWS)
@@ -73,10 +73,12 @@ class Workbench:
 
     def _prepared_to_rank(self) -> Prepared:
         """The data set with the network that ranks; what lies on the device is shared."""
+        p = self.prepared
         weights = self.options.rank_weights
+        if weights is None and self.preset is not None and p.mode != "features":
+            weights = read_preset(self.preset).get("network", {}).get("rank_weights")
         if weights is None:
             return self.prepared
-        p = self.prepared
         if p.mode == "features":
             raise UsageError("--rank-weights: rankings over frozen features share their backbone")
         source = dataclasses.replace(
