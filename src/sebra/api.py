@@ -1,0 +1,114 @@
+"""The façade: `sebra.rank`, `sebra.debias`, `sebra.evaluate`, `sebra.audit`, `sebra.report`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sebra.errors import UsageError
+
+if TYPE_CHECKING:
+    from sebra.debiasing.model import Model
+    from sebra.measuring.groups import Scores
+    from sebra.ranking.ranking import Ranking
+
+
+def rank(
+    data: str,
+    method: str = "sebra",
+    *,
+    out: str | None = None,
+    preset: str | None = None,
+    neurons: str | None = None,
+    settings: dict[str, Any] | None = None,
+    **source: Any,
+) -> Ranking:
+    """Ranks every training sample of DATA; `.table` is a pandas DataFrame.
+
+    settings: fields of the method's configuration. source: the options of the command line
+    (seed, device, mode, backbone, weights, image_size, attributes, exclude). out: also write a run
+    folder.
+    """
+    from sebra.runs.folder import RunFolder
+    from sebra.workflows.prepare import Source
+    from sebra.workflows.rank import RankOptions
+    from sebra.workflows.rank import rank as run
+
+    folder = None if out is None else RunFolder.create(out, "rank")
+    options = RankOptions(method, preset, _overrides(settings), neurons)
+    found = run(Source(data=data, **source), options, folder)
+    ranking = found.ranking
+    ranking.details = {**ranking.details, "metrics": found.metrics, "history": found.history}
+    return ranking
+
+
+def debias(
+    data: str,
+    ranking: Ranking | str | None = None,
+    method: str = "sebra",
+    *,
+    out: str | None = None,
+    preset: str | None = None,
+    settings: dict[str, Any] | None = None,
+    **source: Any,
+) -> Model:
+    """Trains a model on DATA; ranks first where the method needs it and no ranking is given."""
+    from sebra.ranking.ranking import Ranking
+    from sebra.runs.folder import RunFolder
+    from sebra.workflows.debias import DebiasOptions
+    from sebra.workflows.debias import debias as run
+    from sebra.workflows.prepare import Source
+
+    if isinstance(ranking, (str, Path)):
+        ranking = Ranking.load(ranking)
+    folder = None if out is None else RunFolder.create(out, "debias")
+    options = DebiasOptions(method, preset, _overrides(settings))
+    found = run(Source(data=data, **source), options, folder, ranking=ranking)
+    found.model.details["metrics"] = found.metrics
+    return found.model
+
+
+def evaluate(model: Model | str, data: str, min_group: int = 20) -> Scores:
+    """Scores a model (or a model run) on DATA's test split, else on its val split."""
+    from sebra.debiasing.model import Model
+    from sebra.samples.open import open_samples
+    from sebra.workflows.evaluate import evaluate_model
+
+    loaded = Model.load(model) if isinstance(model, (str, Path)) else model
+    return evaluate_model(loaded, open_samples(data), min_group)[1]
+
+
+def report(ranking: Ranking, path: str, data: str | None = None) -> Path:
+    """Writes the HTML report of a ranking to `path`."""
+    import pandas as pd
+
+    from sebra import __version__
+    from sebra.samples.open import open_samples
+    from sebra.showing.report import ReportInput, write_report
+
+    source = data or ranking.data
+    if not source:
+        raise UsageError("report: the ranking does not know its data; pass data=…")
+    samples = open_samples(source)
+    history = ranking.details.get("history")
+    run = ReportInput(
+        title=f"Sebra: {samples.name}",
+        table=ranking.table,
+        samples=samples,
+        data=source,
+        history=pd.DataFrame(history) if history else None,
+        metrics=ranking.details.get("metrics", {}),
+        version=__version__,
+    )
+    return write_report(run, Path(path))
+
+
+def audit(data: str, path: str = "report.html", **options: Any) -> Ranking:
+    """Ranks DATA and writes the report in one go."""
+    ranking = rank(data, **options)
+    report(ranking, path)
+    return ranking
+
+
+def _overrides(settings: dict[str, Any] | None) -> tuple[str, ...]:
+    return tuple(f"{key}={value}" for key, value in (settings or {}).items())
