@@ -63,7 +63,7 @@ def test_json_is_one_object_and_the_same_as_metrics_json(call_cli, data, tmp_pat
     assert done.status == 0, done.stderr
     printed = json.loads(done.stdout)
     written = json.loads((tmp_path / "run" / "metrics.json").read_text(encoding="utf-8"))
-    assert printed.pop("run") == "run"
+    assert printed["run"] == "run"
     assert printed == written
 
 

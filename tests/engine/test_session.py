@@ -12,7 +12,7 @@ import torch
 
 from ranking.toys import images, noisy
 from sebra.engine import packing
-from sebra.engine.session import Session
+from sebra.engine.session import Session, Silent
 from sebra.errors import Interrupted, UsageError
 from sebra.ranking.ranking import Blind
 from sebra.ranking.sebra import SebraConfig, SebraRanker
@@ -241,3 +241,28 @@ def test_notes_are_kept_once_and_progress_is_told():
         ("finish",),
     ]  # fmt: skip
     assert session.seconds["train"] >= 0
+
+
+def test_notes_of_a_check_wait_for_its_end_and_fall_with_it():
+    shown = []
+
+    class Sink(Silent):
+        def message(self, text):
+            shown.append(text)
+
+    session = Session(progress=Sink())
+    with session.checking():
+        with session.checking():
+            session.note("inner")
+        assert shown == []
+    assert shown == ["inner"]
+
+    def fail():
+        with session.checking():
+            session.note("never shown")
+            raise UsageError("wrong")
+
+    with pytest.raises(UsageError):
+        fail()
+    session.note("later")
+    assert shown == ["inner", "later"]

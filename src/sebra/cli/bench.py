@@ -178,7 +178,6 @@ def study(
 
 
 def _show(run: BenchRun, where: str, as_json: bool) -> None:
-    run.metrics["run"] = where
     emit(run.metrics, as_json)
     if as_json:
         return

@@ -54,21 +54,17 @@ def debias(
     as_json: o.Json = False,
 ) -> None:
     """Train a model on DATA that does not need the shortcuts (or a baseline to compare with)."""
-    from sebra.debiasing.registry import method_class
-    from sebra.runs.config import parse_overrides
     from sebra.runs.folder import RunFolder
-    from sebra.workflows.debias import DebiasOptions
+    from sebra.workflows.debias import DebiasOptions, check_options
     from sebra.workflows.debias import debias as run_debias
 
     source = o.make_source(
         data, seed, device, mode, backbone, weights, image_size, attributes, exclude
     )
-    overrides = tuple(set_ or ())
-    parse_overrides(method_class(method).config_class, overrides)
-    chosen = DebiasOptions(method, preset, overrides, ranking, rank_method, min_group)
+    chosen = DebiasOptions(method, preset, tuple(set_ or ()), ranking, rank_method, min_group)
+    check_options(chosen)
     folder = RunFolder.create(out, "debias", resume)
     run = run_debias(source, chosen, folder, resume, Bars())
-    run.metrics["run"] = str(folder.path)
     emit(run.metrics, as_json)
     if not as_json:
         show_evaluation(run.metrics["evaluation"], method)

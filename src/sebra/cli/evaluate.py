@@ -1,4 +1,4 @@
-"""`sebra evaluate` and `sebra predict`, `sebra export`."""
+"""`sebra evaluate`."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from sebra.cli import options as o
 from sebra.cli.debias import show_evaluation
 from sebra.cli.output import Bars, emit, line
 from sebra.cli.rank import show_ranking
+
+FORMATS = ("csv", "latex", "markdown")
 
 
 def register(app: typer.Typer) -> None:
@@ -40,10 +42,17 @@ def evaluate(
     as_json: o.Json = False,
 ) -> None:
     """Measure a run on DATA: a model by groups and gaps, a ranking by its agreement with them."""
+    from sebra.errors import UsageError
     from sebra.runs.folder import RunFolder
     from sebra.workflows.evaluate import evaluate_run
 
     folder = RunFolder.open(run)
+    if format_ not in (None, *FORMATS):
+        raise UsageError(f"--format: {format_!r} is not one of {', '.join(FORMATS)}")
+    if seeds < 1:
+        raise UsageError(f"--seeds: must be at least 1, not {seeds}")
+    if out is not None:
+        o.writable_file(out)
     found = evaluate_run(
         folder, data, o.split_names(attributes), device, min_group, seeds, k, Bars()
     )
@@ -77,7 +86,5 @@ def _print_groups(found: dict[str, object], format_: str) -> None:
         {"group": g["name"], "train": g["n_train"], "test": g["n_test"], "accuracy": g["accuracy"]}
         for g in evaluation.get("groups", [])
     ]
-    renderers = {"csv": tables.csv_text, "latex": tables.latex, "markdown": tables.markdown}
-    if format_ not in renderers:
-        raise UsageError(f"--format: {format_!r} is not one of csv, latex, markdown")
+    renderers = dict(zip(FORMATS, (tables.csv_text, tables.latex, tables.markdown), strict=True))
     line(renderers[format_](rows))

@@ -79,6 +79,23 @@ def split_names(text: str | None) -> tuple[str, ...] | None:
     return names
 
 
+def writable_file(out: str) -> str:
+    """Refuses a file that cannot be written before any work is done."""
+    import os
+    from pathlib import Path
+
+    path = Path(out)
+    if path.is_dir():
+        raise UsageError(f"--out: {out} is a folder, give a file")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"--out: cannot write to {path.parent} ({error.strerror})") from None
+    if not os.access(path.parent, os.W_OK):
+        raise UsageError(f"--out: cannot write to {path.parent} (permission denied)")
+    return out
+
+
 def make_source(
     data: str,
     seed: int,

@@ -45,7 +45,7 @@ def predict(
     from sebra.workflows.predict import predict as run_predict
 
     bars = Bars()
-    file = None if out is None else _writable(out)
+    file = None if out is None else o.writable_file(out)
     found = run_predict(Model.load(run, device), data, bars)
     _report_faults(found, bars)
     if file is not None:
@@ -90,28 +90,12 @@ def export(
     from sebra.debiasing.model import Model
     from sebra.workflows.export import export as run_export
 
-    file = Path(run) / f"model.{format_}" if out is None else _writable(out)
+    file = Path(run) / f"model.{format_}" if out is None else o.writable_file(out)
     found = run_export(Model.load(run, "cpu"), Path(file), format_)
     emit(found, as_json)
     if not as_json:
         shape = " x ".join(map(str, found["input"]["shape"]))
         line(f"{found['file']}: {found['input']['type']} {shape} in, probabilities out")
-
-
-def _writable(out: str) -> str:
-    """Refuses a file that cannot be written before any work is done."""
-    from pathlib import Path
-
-    from sebra.errors import UsageError
-
-    path = Path(out)
-    if path.is_dir():
-        raise UsageError(f"--out: {out} is a folder, give a file")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"--out: cannot write to {path.parent} ({error.strerror})") from None
-    return out
 
 
 def _write(file: str, text: str) -> None:

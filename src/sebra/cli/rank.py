@@ -12,6 +12,8 @@ from sebra.cli.output import Bars, emit, line, table
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from sebra.workflows.rank import RankOptions
+
 EXAMPLE = "Example: sebra rank photos/ --out runs/photos"
 
 
@@ -51,10 +53,9 @@ def rank(
         data, seed, device, mode, backbone, weights, image_size, attributes, exclude
     )
     chosen = RankOptions(method, preset, tuple(set_ or ()), neurons)
-    check_early(source.data, method, chosen.overrides, neurons)
+    check_early(chosen)
     folder = RunFolder.create(out, "rank", resume)
     run = run_rank(source, chosen, folder, resume, Bars())
-    run.metrics["run"] = str(folder.path)
     emit(run.metrics, as_json)
     if not as_json:
         show_ranking(run.metrics)
@@ -82,12 +83,11 @@ def show_ranking(metrics: Mapping[str, Any]) -> None:
     line("seconds: " + ", ".join(f"{k} {v:.1f}" for k, v in seconds.items()))
 
 
-def check_early(data: str, method: str, overrides: tuple[str, ...], neurons: str | None) -> None:
-    """Refuses contradictory options before anything is read."""
+def check_early(options: RankOptions) -> None:
+    """Refuses wrong or contradictory options before anything is read."""
     from sebra.errors import UsageError
-    from sebra.ranking.registry import ranker_class
-    from sebra.runs.config import parse_overrides
+    from sebra.workflows.rank import ranker_for
 
-    if neurons is not None and method != "neurons":
-        raise UsageError(f"--neurons: belongs to --method neurons, not {method}")
-    parse_overrides(ranker_class(method).config_class, overrides)
+    if options.neurons is not None and options.method != "neurons":
+        raise UsageError(f"--neurons: belongs to --method neurons, not {options.method}")
+    ranker_for(options, mode="finetune")  # whichever the mode will be, the same values are valid

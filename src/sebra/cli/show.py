@@ -33,8 +33,6 @@ def demo(
     folder = RunFolder.create(out, "demo", resume)
     source = Source(data=f"demo?seed={seed}", seed=seed, device=device)
     run = run_demo(source, folder, resume, Bars())
-    run.metrics["run"] = str(folder.path)
-    run.metrics["report"] = str(run.report)
     emit(run.metrics, as_json)
     if not as_json:
         show_comparison(run.metrics["comparisons"])
@@ -46,7 +44,7 @@ def show_comparison(comparisons: Sequence[Mapping[str, Any]]) -> None:
     """Models side by side."""
     names = [c["name"].upper() if c["name"] == "erm" else c["name"] for c in comparisons]
     found = [c["evaluation"] for c in comparisons]
-    gaps = [k for k in found[0].get("gaps", {})]
+    gaps = list(found[0].get("gaps", {}))
     rows = [
         ["I.D. accuracy", *(e.get("id_accuracy") for e in found)],
         *([f"gap {k}", *(e["gaps"].get(k) for e in found)] for k in gaps),
@@ -56,16 +54,14 @@ def show_comparison(comparisons: Sequence[Mapping[str, Any]]) -> None:
     table("on the balanced test split, in percent", ["", *names], rows)
 
 
-def audit(  # noqa: PLR0913 - one argument per option
+def audit(
     data: o.Data,
     method: Annotated[
         str, typer.Option("--method", help="sebra, erm, random or neurons.")
     ] = "sebra",
     neurons: Annotated[
         str | None,
-        typer.Option(
-            "--neurons", metavar="FILE|auto", help="Marked neurons for --method neurons."
-        ),
+        typer.Option("--neurons", metavar="FILE|auto", help="Marked neurons for --method neurons."),
     ] = None,
     out: o.Out = None,
     seed: o.Seed = 0,
@@ -90,11 +86,12 @@ def audit(  # noqa: PLR0913 - one argument per option
         data, seed, device, mode, backbone, weights, image_size, attributes, exclude
     )
     chosen = RankOptions(method, preset, tuple(set_ or ()), neurons)
-    check_early(source.data, method, chosen.overrides, neurons)
+    check_early(chosen)
     folder = RunFolder.create(out, "audit", resume)
     run = rank(source, chosen, folder, resume, Bars(), command="audit")
     path = report_run(folder)
-    run.metrics.update({"run": str(folder.path), "report": str(path)})
+    run.metrics["report"] = str(path)
+    folder.write_metrics(run.metrics)
     emit(run.metrics, as_json)
     if not as_json:
         show_ranking(run.metrics)
@@ -116,7 +113,8 @@ def report(
     from sebra.runs.folder import RunFolder
     from sebra.workflows.report import report_run
 
-    path = report_run(RunFolder.open(run), out, data)
+    folder = RunFolder.open(run)
+    path = report_run(folder, None if out is None else o.writable_file(out), data)
     emit({"report": str(path)}, as_json)
     if not as_json:
         line(f"report: {path}")

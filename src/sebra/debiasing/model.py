@@ -74,7 +74,8 @@ class Model:
     def predict(self, content: Any) -> npt.NDArray[np.object_]:
         """Class names; `content` as for `probabilities`."""
         best = self.probabilities(content).argmax(1)
-        return np.asarray(self.classes, dtype=object)[best]
+        names: npt.NDArray[np.object_] = np.asarray(self.classes, dtype=object)[best]
+        return names
 
     def _array(self, content: Any) -> npt.NDArray[Any]:
         if not isinstance(content, np.ndarray):

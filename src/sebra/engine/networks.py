@@ -128,7 +128,7 @@ def _last_layer(width: int, spec: NetworkSpec) -> nn.Module:
     return head
 
 
-def small_body(widths: tuple[int, ...] = (32, 64, 96, 128)) -> tuple[nn.Module, int]:
+def small_body(widths: tuple[int, ...] = (16, 32, 64, 96)) -> tuple[nn.Module, int]:
     """Convolutions of stride two for images of about 28 to 64 pixels.
 
     The last map is a few cells wide, so that each cell sees most of the picture: a shape is a
@@ -168,12 +168,19 @@ def _feature_body(spec: NetworkSpec) -> tuple[nn.Module, int]:
     return nn.Sequential(*layers), spec.hidden
 
 
+def check_backbone(name: str) -> None:
+    """Refuses a name that is neither timm's nor `small`."""
+    import timm
+
+    if name != SMALL and not timm.is_model(name):
+        close = ", ".join(timm.list_models(f"*{name}*")[:5]) or "see timm.list_models()"
+        raise UsageError(f"--backbone: timm has no model {name!r} (near: {close})")
+
+
 def _timm(name: str) -> nn.Module:
     import timm
 
-    if not timm.is_model(name):
-        close = ", ".join(timm.list_models(f"*{name}*")[:5]) or "see timm.list_models()"
-        raise UsageError(f"--backbone: timm has no model {name!r} (near: {close})")
+    check_backbone(name)
     model: nn.Module = timm.create_model(name, pretrained=False, num_classes=0)
     return model
 

@@ -70,6 +70,7 @@ class Session:
         self.progress: ProgressSink = progress or Silent()
         self.notes: list[str] = []
         self.seconds: dict[str, float] = {}
+        self._held: list[str] | None = None
         self._file = None if folder is None else folder / "state.safetensors"
         self._identity = dict(identity or {})
         self._every = every_seconds
@@ -85,6 +86,25 @@ class Session:
         """Something the user should know; shown now and kept in `metrics.json`."""
         if text not in self.notes:
             self.notes.append(text)
+            if self._held is None:
+                self.progress.message(text)
+            else:
+                self._held.append(text)
+
+    @contextmanager
+    def checking(self) -> Iterator[None]:
+        """Notes of the block are shown at its end, and not if it fails: an error stands alone."""
+        if self._held is not None:
+            yield
+            return
+        self._held = []
+        try:
+            yield
+        except BaseException:
+            self._held = None
+            raise
+        held, self._held = self._held, None
+        for text in held:
             self.progress.message(text)
 
     def phase(self, name: str, total: int, state: Mapping[str, Any]) -> Iterator[int]:

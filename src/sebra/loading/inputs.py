@@ -48,7 +48,7 @@ class Inputs:
         return len(self._rows)
 
     def batch(self, rows: Tensor) -> Tensor:
-        """Rows of the data set as one batch on the device; images as n x 3 x h x w, channels last."""
+        """Rows of the data set as a batch on the device; images as n x 3 x h x w, channels last."""
         if self._tensor is not None:
             where = rows if self._identity else self._rows[rows]
             out = self._tensor.index_select(0, where)

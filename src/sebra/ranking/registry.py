@@ -15,9 +15,9 @@ RANKERS: dict[str, tuple[str, str]] = {
 }
 
 
-def ranker_class(name: str) -> Any:
-    """The ranker class registered under `name`; it has `config_class`."""
+def ranker_class(name: str, option: str = "--method") -> Any:
+    """The ranker class registered under `name`; it has `config_class`. An error names `option`."""
     if name not in RANKERS:
-        raise UsageError(f"--method: no ranker {name!r}; choose from {', '.join(RANKERS)}")
+        raise UsageError(f"{option}: no ranker {name!r}; choose from {', '.join(RANKERS)}")
     module, attribute = RANKERS[name]
     return getattr(import_module(module), attribute)

@@ -32,7 +32,7 @@ class RunFolder:
 
     @classmethod
     def create(cls, out: str | None, command: str, resume: bool = False) -> RunFolder:
-        """The folder for a new run, or with `resume` the one to go on with; checked to be writable."""
+        """The folder for a new run, or with `resume` the one to go on with; it is writable."""
         path = Path(out) if out else _latest(command) if resume else _fresh(command)
         if path.is_dir() and any(path.iterdir()) and not _is_run(path):
             raise UsageError(f"--out: {path} holds other files; choose a new or an empty folder")

@@ -83,6 +83,7 @@ def bench(
     results = [*found, *_pooled(sources, found)]
     run = BenchRun(_metrics(results, options, measured), _tables(results))
     write_tables(folder, run.tables)
+    run.metrics["run"] = str(folder.path)
     folder.write_metrics(run.metrics)
     return run
 
@@ -108,6 +109,7 @@ def study(
         **workbench.meter.result(),
     }
     write_tables(folder, found.tables)
+    metrics["run"] = str(folder.path)
     folder.write_metrics(metrics)
     return BenchRun(metrics, found.tables, found.figures)
 

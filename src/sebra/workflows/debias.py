@@ -24,7 +24,7 @@ from sebra.ranking.registry import ranker_class
 from sebra.runs.config import build_config
 from sebra.runs.folder import RANKING, RunFolder
 from sebra.runs.meter import Meter
-from sebra.samples.table import Samples
+from sebra.samples.table import SPLITS, Samples
 from sebra.workflows.history import History, predicted_classes
 from sebra.workflows.prepare import Prepared, Source, prepare
 from sebra.workflows.rank import identity_of, measure, open_session
@@ -73,7 +73,12 @@ def debias(
     if options.ranking is not None:
         ranking = Ranking.load(options.ranking)
     with session.stoppable():
-        prepared = prepare(source, session, meter, samples)
+        with session.checking():
+            prepared = prepare(source, session, meter, samples)
+            for name in SPLITS:
+                if len(prepared.samples.rows(name)):
+                    prepared.readable(name)
+            _settle(prepared, options, ranking)
         run = debias_prepared(prepared, options, session, meter, ranking)
     run.metrics.update(meter.result())
     if folder is not None:
@@ -90,16 +95,8 @@ def debias_prepared(
     ranking: Ranking | None = None,
 ) -> DebiasRun:
     """Trains on a prepared data set; ranks first where the method needs it and none is given."""
-    kind = method_class(options.method)
-    config = build_config(
-        kind.config_class, "debias", options.method, prepared.mode, options.preset,
-        options.overrides,
-    )  # fmt: skip
-    method = kind(config)
-    _check_needs(method, prepared.samples, options)
-    if ranking is not None:
-        ranking.aligned_to(prepared.split("train")[0].ids)
-    elif "ranking" in method.needs:
+    method, config = _settle(prepared, options, ranking)
+    if ranking is None and "ranking" in method.needs:
         ranking = _rank_first(prepared, options, session, meter)
     parts = split_training(prepared.samples, prepared.source.seed)
     rank = None if ranking is None else _table(ranking, prepared)["rank"].to_numpy()
@@ -125,6 +122,32 @@ def debias_prepared(
     if ranking is not None:
         metrics["ranking"] = measure(ranking, prepared.samples)
     return DebiasRun(model, metrics, selector.rows, prepared, ranking, config)
+
+
+def check_options(options: DebiasOptions) -> None:
+    """Refuses wrong or contradictory options before anything is read."""
+    if options.rank_method is not None:
+        if options.ranking is not None:
+            raise UsageError("--ranking, --rank-method: contradict each other; give one of them")
+        ranker_class(options.rank_method, "--rank-method")
+    _method(options, mode="finetune")  # whichever the mode will be, the same values are valid
+
+
+def _method(options: DebiasOptions, mode: str) -> tuple[Any, Any]:
+    kind = method_class(options.method)
+    config = build_config(
+        kind.config_class, "debias", options.method, mode, options.preset, options.overrides
+    )
+    return kind(config), config
+
+
+def _settle(prepared: Prepared, options: DebiasOptions, ranking: Ranking | None) -> tuple[Any, Any]:
+    """The method and its configuration, checked against the data and the ranking."""
+    method, config = _method(options, prepared.mode)
+    _check_needs(method, prepared.samples, options)
+    if ranking is not None:
+        ranking.aligned_to(prepared.readable("train").ids)
+    return method, config
 
 
 def _check_needs(method: Any, samples: Samples, options: DebiasOptions) -> None:
@@ -266,4 +289,5 @@ def write_debias_run(folder: RunFolder, run: DebiasRun, identity: dict[str, Any]
         run.ranking.save(folder.path / RANKING)
     folder.write_history(run.history)
     folder.write_quarantine(run.prepared.faults)
+    run.metrics["run"] = str(folder.path)
     folder.write_metrics(run.metrics)

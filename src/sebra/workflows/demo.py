@@ -1,4 +1,4 @@
-"""`sebra demo`: the whole story on the built-in data set: rank, debias, compare with ERM, report."""
+"""`sebra demo`, the whole story on the built-in data: rank, debias, compare with ERM, report."""
 
 from __future__ import annotations
 
@@ -67,6 +67,8 @@ def demo(
         "comparisons": comparisons,
         "notes": list(session.notes),
         **meter.result(),
+        "run": str(folder.path),
+        "report": str(folder.path / REPORT),
     }
     settings = {k: v for k, v in dataclasses.asdict(config).items() if v is not None}
     folder.write_config({**identity, "settings": settings, "version": __version__})

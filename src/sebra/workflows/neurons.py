@@ -95,7 +95,7 @@ def _from_samples(file: str, prepared: Prepared) -> Marks:
     marked = [(line, name) for line, name, mark, _ in rows if mark == "spurious"]
     if not marked:
         raise UsageError(f"--neurons: {file}: no sample is marked spurious")
-    place = {str(name): i for i, name in enumerate(prepared.split("train")[0].ids.tolist())}
+    place = {str(name): i for i, name in enumerate(prepared.readable("train").ids.tolist())}
     found = []
     for line, name in marked:
         plain = name.removeprefix(GUARD)

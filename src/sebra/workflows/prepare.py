@@ -22,9 +22,11 @@ from sebra.loading.inputs import Inputs
 from sebra.runs.meter import Meter
 from sebra.samples.open import open_samples
 from sebra.samples.table import SPLITS, Fault, FeatureArray, ImageArray, Samples
+from sebra.samples.validate import require_trainable
 
 MODES = ("auto", "features", "finetune")
 DEFAULT_BACKBONE = "resnet18"
+Readable = FeatureArray | ImageArray
 TINY_PIXELS = 64  # images up to this side go to the small network from scratch
 
 
@@ -59,12 +61,17 @@ class Prepared:
     image_size: int | None
     session: Session
     meter: Meter
+    _contents: dict[str, tuple[Samples, Readable]] = field(default_factory=dict)
     _splits: dict[str, tuple[Samples, Inputs]] = field(default_factory=dict)
     _moments: tuple[torch.Tensor, torch.Tensor] | None = None
 
     @property
     def faults(self) -> tuple[Fault, ...]:
         return self.samples.faults
+
+    def readable(self, name: str) -> Samples:
+        """The samples of a split whose content can be read; no network has run yet."""
+        return self._read(name)[0]
 
     def split(self, name: str) -> tuple[Samples, Inputs]:
         """The readable samples of a split and their content on the device."""
@@ -109,17 +116,23 @@ class Prepared:
         return NetworkSpec(self.backbone, (3, height, width), classes, weights=source)
 
     def _load(self, name: str) -> tuple[Samples, Inputs]:
-        part = self.samples.take(self.samples.rows(name))
-        if len(part) == 0:
-            raise UsageError(f"{self.source.data}: has no {name} split")
-        if isinstance(part.content, FeatureArray):
-            return part, Inputs(part.content, self.device)
-        part, images = self._decode(part, name)
-        inputs = Inputs(images, self.device)
-        if self.mode != "features":
+        part, content = self._read(name)
+        inputs = Inputs(content, self.device)
+        if self.mode != "features" or isinstance(content, FeatureArray):
             return part, inputs
-        features = self._extract(images, inputs, name)
+        features = self._extract(content, inputs, name)
         return part, Inputs(features, self.device)
+
+    def _read(self, name: str) -> tuple[Samples, Readable]:
+        if name not in self._contents:
+            part = self.samples.take(self.samples.rows(name))
+            if len(part) == 0:
+                raise UsageError(f"{self.source.data}: has no {name} split")
+            if isinstance(part.content, FeatureArray):
+                self._contents[name] = part, part.content
+            else:
+                self._contents[name] = self._decode(part, name)
+        return self._contents[name]
 
     def _decode(self, part: Samples, name: str) -> tuple[Samples, ImageArray]:
         show = _Bar(self.session, f"decode {name}", len(part))
@@ -158,9 +171,21 @@ def build_network(
 def prepare(
     source: Source, session: Session, meter: Meter, samples: Samples | None = None
 ) -> Prepared:
-    """Opens DATA, settles mode, backbone and weights, and says what it chose."""
+    """Opens DATA, settles mode, backbone and weights, reads the training split.
+
+    Says what it chose when nothing is wrong.
+    """
+    with session.checking():
+        prepared = _prepare(source, session, meter, samples)
+        prepared.readable("train")
+    return prepared
+
+
+def _prepare(source: Source, session: Session, meter: Meter, samples: Samples | None) -> Prepared:
     if source.mode not in MODES:
         raise UsageError(f"--mode: {source.mode!r} is not one of {', '.join(MODES)}")
+    if source.image_size is not None and source.image_size < 1:
+        raise UsageError(f"--image-size: must be at least 1, not {source.image_size}")
     device = choose_device(source.device)
     setup(device)
     if samples is None:
@@ -169,6 +194,7 @@ def prepare(
         from sebra.samples.marks import apply_marks
 
         samples = apply_marks(samples, source.exclude)
+        require_trainable(samples)
     if samples.kind == "features":
         if source.mode == "finetune":
             raise UsageError(f"--mode finetune: {source.data} holds features, not images")
@@ -191,6 +217,7 @@ def _network_choice(
     if backbone is None:
         tiny = size <= TINY_PIXELS and source.weights in (None, "none")
         backbone = SMALL if tiny and source.mode != "features" else DEFAULT_BACKBONE
+    networks.check_backbone(backbone)
     weights = _weights(source.weights, backbone)
     if source.mode == "features" and weights is None:
         raise UsageError(

@@ -56,9 +56,10 @@ def rank(
     identity = identity_of(command, source, dataclasses.asdict(options))
     session = open_session(folder, identity, resume, progress)
     with session.stoppable():
-        prepared = prepare(source, session, meter, samples)
-        ranker, config = ranker_for(options, prepared.mode)
-        give_marks(ranker, options.neurons, prepared)
+        with session.checking():
+            prepared = prepare(source, session, meter, samples)
+            ranker, config = ranker_for(options, prepared.mode)
+            give_marks(ranker, options.neurons, prepared)
         run = rank_prepared(prepared, ranker, session, meter)
     run.metrics.update(meter.result())
     if folder is not None:
@@ -137,4 +138,5 @@ def write_rank_run(folder: RunFolder, run: RankRun, identity: dict[str, Any], co
         folder.write_history(run.history)
     folder.write_quarantine(run.prepared.faults)
     run.ranking.folder = folder.path
+    run.metrics["run"] = str(folder.path)
     folder.write_metrics(run.metrics)

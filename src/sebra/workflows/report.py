@@ -86,5 +86,3 @@ def _faults(folder: RunFolder) -> tuple[Fault, ...]:
         return ()
     with open(folder.path / QUARANTINE, encoding="utf-8", newline="") as file:
         return tuple(Fault(row["id"], row["reason"]) for row in csv.DictReader(file))
-
-
