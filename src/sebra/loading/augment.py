@@ -41,7 +41,7 @@ class Augment:
 
 
 def _resized_crop(images: Tensor, rand: Tensor, flip: Tensor, least: float) -> Tensor:
-    """Random crop of area share in [least, 1] and aspect 3/4 to 4/3, resized back and mirrored."""
+    """Random crop of area share in [least, 1], aspect 3/4 to 4/3, resized back; maybe mirrored."""
     area = least + (1.0 - least) * rand[:, 0]
     ratio = torch.exp((rand[:, 1] * 2 - 1) * 0.2876820724517809)  # ln(4/3)
     width = (area * ratio).sqrt().clamp(max=1.0)
