@@ -37,7 +37,8 @@ Mode = Annotated[
     ),
 ]
 Backbone = Annotated[
-    str | None, typer.Option("--backbone", metavar="NAME", help="Any timm name, or small.")
+    str | None,
+    typer.Option("--backbone", metavar="NAME", help="Any timm name, small, or random (fixed)."),
 ]
 Weights = Annotated[
     str | None,

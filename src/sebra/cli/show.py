@@ -31,7 +31,9 @@ def demo(
     from sebra.workflows.prepare import Source
 
     folder = RunFolder.create(out, "demo", resume)
-    source = Source(data=f"demo?seed={seed}", seed=seed, device=device)
+    source = Source(
+        data=f"demo?seed={seed}", seed=seed, device=device, mode="features", backbone="random"
+    )
     run = run_demo(source, folder, resume, Bars())
     emit(run.metrics, as_json)
     if not as_json:

@@ -17,15 +17,15 @@ from sebra.errors import UsageError
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
-SMALL, LINEAR = "small", "linear"
+SMALL, RANDOM, LINEAR = "small", "random", "linear"
 
 
 @dataclass(frozen=True)
 class NetworkSpec:
     """All that is needed to build a network again.
 
-    backbone: a timm name, `small` (convolutions from scratch for tiny images) or `linear` (a head
-    over features). inputs: (3, height, width) or (d,). weights: a file, `hub` or `none`.
+    backbone: a timm name, `small` (convolutions from scratch for tiny images), `random` (fixed
+    random convolutions, features mode only) or `linear` (a head over features). inputs: (3, height, width) or (d,). weights: a file, `hub` or `none`.
     hidden: width of one hidden layer between features and head; 0 for none. heads: last layers;
     more than one makes an `EnsembleHead`.
     """
@@ -144,6 +144,29 @@ def small_body(widths: tuple[int, ...] = (16, 32, 64, 96)) -> tuple[nn.Module, i
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten()), widths[-1]
 
 
+class CentreAndMean(nn.Module):
+    """Pools a map to its mean and its middle cell of three by three: what, and what is central."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        middle = nn.functional.adaptive_avg_pool2d(x, 3)[:, :, 1, 1]
+        return torch.cat([x.mean((2, 3)), middle], dim=1)
+
+
+def random_body(widths: tuple[int, ...] = (48, 96, 192, 256)) -> tuple[nn.Module, int]:
+    """Fixed random convolutions: features without any training, for frozen use only.
+
+    Heads over random features see colours and large shapes, which is enough for the built-in data
+    set, and need neither a download nor a GPU.
+    """
+    layers: list[nn.Module] = []
+    for inputs, outputs in zip((3, *widths), widths, strict=False):
+        conv = nn.Conv2d(inputs, outputs, 3, stride=2, padding=1)
+        nn.init.kaiming_normal_(conv.weight, nonlinearity="relu")
+        nn.init.normal_(conv.bias, std=0.1)
+        layers += [conv, nn.ReLU(inplace=True)]
+    return nn.Sequential(*layers, CentreAndMean()), 2 * widths[-1]
+
+
 def build(spec: NetworkSpec, seed: int, weights: Weights | None = None) -> Network:
     """A fresh network; the same spec, seed and weights give the same numbers."""
     with torch.random.fork_rng(devices=[]):
@@ -152,6 +175,8 @@ def build(spec: NetworkSpec, seed: int, weights: Weights | None = None) -> Netwo
             body, width = _feature_body(spec)
         elif spec.backbone == SMALL:
             body, width = small_body()
+        elif spec.backbone == RANDOM:
+            body, width = random_body()
         else:
             body = _timm(spec.backbone)
             width = int(body.num_features)  # type: ignore[arg-type]
@@ -169,10 +194,10 @@ def _feature_body(spec: NetworkSpec) -> tuple[nn.Module, int]:
 
 
 def check_backbone(name: str) -> None:
-    """Refuses a name that is neither timm's nor `small`."""
+    """Refuses a name that is neither timm's nor one of ours."""
     import timm
 
-    if name != SMALL and not timm.is_model(name):
+    if name not in (SMALL, RANDOM) and not timm.is_model(name):
         close = ", ".join(timm.list_models(f"*{name}*")[:5]) or "see timm.list_models()"
         raise UsageError(f"--backbone: timm has no model {name!r} (near: {close})")
 

@@ -13,7 +13,7 @@ import torch
 from sebra.engine import networks
 from sebra.engine.device import choose_device, setup
 from sebra.engine.features import extract_features, moments
-from sebra.engine.networks import LINEAR, SMALL, Network, NetworkSpec, Weights
+from sebra.engine.networks import LINEAR, RANDOM, SMALL, Network, NetworkSpec, Weights
 from sebra.engine.session import Session
 from sebra.engine.task import Task
 from sebra.errors import UsageError
@@ -203,9 +203,10 @@ def _prepare(source: Source, session: Session, meter: Meter, samples: Samples | 
         return Prepared(source, samples, device, "features", LINEAR, None, None, session, meter)
     size = source.image_size or auto_size(samples.take(samples.rows("train")))
     backbone, weights, mode = _network_choice(source, size, device, session)
+    origin = "pretrained" if weights else "fixed" if backbone == RANDOM else "from scratch"
     session.note(
-        f"mode {'features' if mode == 'features' else 'finetune'}: {backbone} "
-        f"({'pretrained' if weights else 'from scratch'}) at {size} px on {device.type}"
+        f"mode {'features' if mode == 'features' else 'finetune'}: {backbone} ({origin}) "
+        f"at {size} px on {device.type}"
     )
     return Prepared(source, samples, device, mode, backbone, weights, size, session, meter)
 
@@ -219,6 +220,10 @@ def _network_choice(
         backbone = SMALL if tiny and source.mode != "features" else DEFAULT_BACKBONE
     networks.check_backbone(backbone)
     weights = _weights(source.weights, backbone)
+    if backbone == RANDOM:
+        if source.mode == "finetune":
+            raise UsageError(f"--backbone {RANDOM}: fixed random features cannot be fine-tuned")
+        return backbone, None, "features"
     if source.mode == "features" and weights is None:
         raise UsageError(
             f"--mode features: needs pretrained weights for {backbone}; give --weights FILE "
@@ -235,9 +240,9 @@ def _network_choice(
 
 
 def _weights(option: str | None, backbone: str) -> Weights | None:
-    if option == "none" or backbone == SMALL:
+    if option == "none" or backbone in (SMALL, RANDOM):
         if option not in (None, "none"):
-            raise UsageError(f"--weights: the {SMALL} network has no pretrained weights")
+            raise UsageError(f"--weights: the {backbone} network has no pretrained weights")
         return None
     if option is None or option == "hub":
         found = networks.hub_weights(backbone)

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 SIDE = 48
 _FINE = 2 * SIDE  # drawn at twice the size, then reduced: smooth edges
-_VEHICLE = (20.0, 25.5)  # half the width; all lengths here are in fine pixels
+_VEHICLE = (26.0, 30.0)  # half the width; all lengths here are in fine pixels
 _COMPANION = (7.0, 9.5)
-_TILT = math.radians(20)
-_NOISE = 13.0
+_TILT = math.radians(5)
+_NOISE = 8.0
 _CHUNK = 200
 
 Point = tuple[float, float]
@@ -125,13 +125,13 @@ def _beside(rng: np.random.Generator) -> Point:
 def _buoy(pen: ImageDraw, place: Point, rng: np.random.Generator) -> None:
     (x, y), r = place, rng.uniform(*_COMPANION)
     pen.line((x, y - 2 * r, x, y), fill=(60, 40, 40), width=2)
-    _disc(pen, x, y, r, _near_hue(0.03, rng))
+    _disc(pen, x, y, r, _near_hue(0.85, rng))
     pen.rectangle((x - r, y - 0.3 * r, x + r, y + 0.3 * r), fill=(245, 245, 240))
 
 
 def _balloon(pen: ImageDraw, place: Point, rng: np.random.Generator) -> None:
     (x, y), r = place, rng.uniform(*_COMPANION)
-    colour = _near_hue(0.8, rng)
+    colour = _near_hue(0.06, rng)
     _disc(pen, x, y - 0.4 * r, r, colour)
     pen.polygon([(x - 0.8 * r, y + 0.2 * r), (x + 0.8 * r, y + 0.2 * r), (x, y + r)], fill=colour)
     pen.rectangle((x - 0.35 * r, y + 1.1 * r, x + 0.35 * r, y + 1.7 * r), fill=(90, 60, 40))
