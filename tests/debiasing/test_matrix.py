@@ -114,8 +114,6 @@ def test_repeats_itself_for_a_seed_and_not_for_another(position, kind):
 def test_says_what_it_lacks(position):
     name, extra = VARIANTS[position]
     cls = class_of(name)
-    if name in ("sebra", "stages"):
-        pytest.skip("these leave it to the caller to look at their needs")
     toy = TOYS["features"]()
     method = cls(cls.config_class(**settings_of(cls, "features", extra)))
     field = {"ranking": "guide"}

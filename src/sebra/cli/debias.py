@@ -23,7 +23,7 @@ def debias(
         str,
         typer.Option(
             "--method",
-            help="sebra, stages, erm, groupdro, lff, jtt, debian, dfr, lle or resample.",
+            help="sebra, erm, groupdro, lff, jtt, debian, dfr, lle or resample.",
         ),
     ] = "sebra",
     ranking: Annotated[

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sebra.debiasing.contrastive_loss import contrastive_loss
+from sebra.debiasing.grouping import needed
 from sebra.debiasing.method import Help, TrainConfig, check, every_sample, make_trainer
 from sebra.debiasing.pairs import Ranges, rank_partners
 from sebra.engine.networks import Network
@@ -63,8 +64,8 @@ class Contrastive:
         self.config = config
 
     def fit(self, task: Task, help: Help, session: Session) -> Network:
-        assert help.guide is not None
-        partners = rank_partners(task.targets, help.guide.bucket, self.config.rank_gap)
+        guide = needed(help.guide, "a ranking (--ranking)", self.name)
+        partners = rank_partners(task.targets, guide.bucket, self.config.rank_gap)
         return fit_pairs(task, help, session, self.config, *partners)
 
 

@@ -44,7 +44,7 @@ def bucket_groups(guide: Guide, targets: Tensor, parts: int = 0) -> Tensor:
 
 def stage_groups(guide: Guide, targets: Tensor, method: str) -> Tensor:
     """Class x which of the discovered biases a sample follows (alignment above one half)."""
-    stages = needed(guide.stages, "a ranking with stage columns (rank with --method peel)", method)
+    stages = needed(guide.stages, "a ranking with stage columns", method)
     bits = (stages > 0.5).long()
     powers = 2 ** torch.arange(bits.shape[1], device=bits.device)
     return within_class((bits * powers).sum(1), targets)

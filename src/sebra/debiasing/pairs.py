@@ -41,8 +41,9 @@ def rank_partners(labels: Tensor, bucket: Tensor, gap: int = 1) -> tuple[Ranges,
     """Ranges of positives and negatives for every sample (paper, section 3.3).
 
     Positives: same class, at least `gap` buckets later; where there are none, the class's last
-    bucket. Negatives: same class and bucket; a bucket of one is joined with its neighbour.
-    Buckets are counted as they are used, class by class.
+    bucket, or the one before it for a sample that is alone in the last. Negatives: same class and
+    bucket; a bucket of one is joined with its neighbour. Buckets are counted as they are used,
+    class by class.
     """
     device = labels.device
     labels, bucket = labels.cpu(), bucket.cpu()
@@ -64,6 +65,9 @@ def rank_partners(labels: Tensor, bucket: Tensor, gap: int = 1) -> tuple[Ranges,
     pos_count = ends[last[here]] - pos_start
     joined_start, joined_end = _join_singles(starts, ends, first, last)
     neg_start, neg_count = joined_start[here], joined_end[here] - joined_start[here]
+    alone = (pos_count == 1) & (pos_start == position)  # the only member of the last bucket
+    pos_start = torch.where(alone, neg_start, pos_start)
+    pos_count = torch.where(alone, neg_count, pos_count)
 
     def ranges(start: Tensor, count: Tensor) -> Ranges:
         offset = position - start

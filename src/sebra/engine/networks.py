@@ -25,7 +25,8 @@ class NetworkSpec:
     """All that is needed to build a network again.
 
     backbone: a timm name, `small` (convolutions from scratch for tiny images), `random` (fixed
-    random convolutions, features mode only) or `linear` (a head over features). inputs: (3, height, width) or (d,). weights: a file, `hub` or `none`.
+    random convolutions, features mode only) or `linear` (a head over features).
+    inputs: (3, height, width) or (d,). weights: a file, `hub` or `none`.
     hidden: width of one hidden layer between features and head; 0 for none. heads: last layers;
     more than one makes an `EnsembleHead`.
     """

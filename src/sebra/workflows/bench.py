@@ -19,11 +19,11 @@ from sebra.runs.config import parse_overrides
 from sebra.runs.folder import RunFolder
 from sebra.workflows.benching.paper import Paper
 from sebra.workflows.benching.plan import (
+    OWN_RANKER,
     BenchOptions,
     Spec,
     data_name,
     layout_of,
-    own_ranker,
     slug_of,
     with_shared,
 )
@@ -128,7 +128,7 @@ def _methods(options: BenchOptions) -> tuple[Spec, ...]:
 
 def _rankers(options: BenchOptions) -> tuple[Spec, ...]:
     """The rankers asked for, else those the methods take by themselves."""
-    names = dict.fromkeys(own_ranker(spec.name) for spec in options.methods)
+    names = [OWN_RANKER]
     specs = options.rankers or tuple(Spec(n, n) for n in names)
     return with_shared(specs, options.ranker_overrides, ranker_class)
 
@@ -151,7 +151,7 @@ def plan_runs(bench: Workbench) -> Plan:
         elif bench.options.rankers:
             models += [(spec, ranker) for ranker in rankers]
         else:
-            models.append((spec, next(r for r in rankers if r.name == own_ranker(spec.name))))
+            models.append((spec, next(r for r in rankers if r.name == OWN_RANKER)))
     used = [r for r in rankers if any(r == ranker for _, ranker in models)]
     return Plan(tuple(models), rankers if bench.options.rankers else tuple(used))
 

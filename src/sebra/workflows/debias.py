@@ -180,8 +180,7 @@ def _check_needs(method: Any, samples: Samples, options: DebiasOptions) -> None:
 def _rank_first(
     prepared: Prepared, options: DebiasOptions, session: Session, meter: Meter
 ) -> Ranking:
-    default = "peel" if options.method == "stages" else "sebra"
-    name = options.rank_method or default
+    name = options.rank_method or "sebra"
     kind = ranker_class(name)
     config = build_config(kind.config_class, "rank", name, prepared.mode, options.preset)
     session.note(f"ranking first (method {name}); --ranking RUN uses an earlier one")

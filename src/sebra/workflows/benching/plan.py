@@ -14,9 +14,9 @@ from sebra.runs.config import preset_names
 from sebra.samples.layouts import LAYOUTS
 
 NO_PRESET = "none"
+OWN_RANKER = "sebra"  # of a method that needs a ranking when none is asked for
 _SPEC = re.compile(r"(?P<name>[a-z][a-z0-9_]*)(\[(?P<settings>[^\[\]]*)\])?")
 _RANKER_PREFIX = "rank."
-_OWN_RANKER = {"stages": "peel"}
 
 
 @dataclass(frozen=True)
@@ -107,11 +107,6 @@ def with_shared(
         )
         for spec in specs
     )
-
-
-def own_ranker(method: str) -> str:
-    """The ranker a method takes when none is asked for."""
-    return _OWN_RANKER.get(method, "sebra")
 
 
 def layout_of(data: str) -> str | None:

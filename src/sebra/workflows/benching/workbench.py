@@ -26,10 +26,10 @@ from sebra.samples.table import FeatureArray, Samples
 from sebra.workflows.benching.facts import facts
 from sebra.workflows.benching.plan import (
     NO_PRESET,
+    OWN_RANKER,
     BenchOptions,
     Spec,
     data_name,
-    own_ranker,
     preset_for,
 )
 from sebra.workflows.benching.rows import Row, Rows
@@ -251,14 +251,14 @@ class Workbench:
 
 def model_slug(spec: Spec, ranker: Spec | None) -> str:
     """File name of a method's rows; a ranker that is not the method's own is part of it."""
-    if ranker is None or ranker.label == own_ranker(spec.name):
+    if ranker is None or ranker.label == OWN_RANKER:
         return spec.slug
     return f"{spec.slug}.on.{ranker.slug}"
 
 
 def model_label(spec: Spec, ranker: Spec | None) -> str:
     """What tables call a method on a ranker."""
-    if ranker is None or ranker.label == own_ranker(spec.name):
+    if ranker is None or ranker.label == OWN_RANKER:
         return spec.label
     return f"{spec.label} on {ranker.label}"
 

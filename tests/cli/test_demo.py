@@ -1,0 +1,23 @@
+"""The demo through the real command line: a newcomer's first look must show the bias."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+@pytest.mark.parametrize("seed", [0, 3])
+def test_demo_ranks_and_beats_plain_training(cli: Any, tmp_path: Path, seed: int) -> None:
+    out = tmp_path / "demo"
+    result = cli("demo", "--seed", str(seed), "--out", str(out), "--json", timeout=280)
+    assert result.status == 0, result.stderr
+    found = json.loads(result.stdout)
+    erm, ours = (c["evaluation"] for c in found["comparisons"])
+    assert found["ranking"]["somers_d"] >= 0.5
+    assert ours["worst_group"] - erm["worst_group"] >= 15
+    assert erm["cues"]["background"] > erm["cues"]["label"], "plain training must visibly cheat"
+    assert (out / "report.html").stat().st_size > 100_000
+    assert (out / "model.safetensors").is_file()
