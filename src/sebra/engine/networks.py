@@ -163,6 +163,7 @@ def random_body(widths: tuple[int, ...] = (48, 96, 192, 256)) -> tuple[nn.Module
     for inputs, outputs in zip((3, *widths), widths, strict=False):
         conv = nn.Conv2d(inputs, outputs, 3, stride=2, padding=1)
         nn.init.kaiming_normal_(conv.weight, nonlinearity="relu")
+        assert conv.bias is not None
         nn.init.normal_(conv.bias, std=0.1)
         layers += [conv, nn.ReLU(inplace=True)]
     return nn.Sequential(*layers, CentreAndMean()), 2 * widths[-1]

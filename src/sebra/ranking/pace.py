@@ -3,7 +3,8 @@
 With too large a step a single epoch carries nearly every sample over the threshold and the ranking
 has one bucket. The pace works as step-size control does in a solver: a round that would learn more
 than `max_share` of the samples is taken back and repeated with half the steps, then with half the
-learning rate; a round that learns little is followed by a longer one, up to a full epoch.
+learning rate; a round that learns little is followed by a longer one, up to a full epoch. When
+epoch after epoch nobody is learned at all, the step was too small, and it grows.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from torch import Tensor, nn
 from sebra.engine.step import set_lr
 
 _MIN_LR_SHARE = 1 / 256
+_MAX_LR_SHARE = 64
 
 
 class Pace:
@@ -81,6 +83,12 @@ class Pace:
             set_lr(optimizer, self.lr * self.rate_share)
         elif self.steps < self.full:
             self.state[0] = min(self.full, self.steps * 2)
+
+    def hasten(self, optimizer: torch.optim.Optimizer) -> None:
+        """Nobody is learned yet and the patience is over: a step twice as large from here on."""
+        if self.adaptive and self.steps == self.full and self.rate_share < _MAX_LR_SHARE:
+            self.state[1] *= 2
+            set_lr(optimizer, self.lr * self.rate_share)
 
 
 class Snapshot:

@@ -25,6 +25,8 @@ from sebra.ranking.formulas import is_learned, p_critical_of, upweight, weighted
 from sebra.ranking.pace import Pace, Snapshot
 from sebra.ranking.ranking import Monitor, RankResult
 
+_COLLAPSED_SHARE = 0.5
+
 
 @dataclass(frozen=True)
 class SebraConfig:
@@ -35,9 +37,9 @@ class SebraConfig:
     draws: `full` draws N samples per epoch with replacement from the unlearned ones (the published
     runs), `remaining` each unlearned sample once. resolution: `epoch` selects once per epoch, as
     the paper does; `auto` selects more often, or takes smaller steps, when a round would learn more
-    than max_share of all samples. batch: 0 lets it grow with the data (for heads over features).
-    flip, crop: augmentation of training batches (mirroring; the
-    least area of a random resized crop). use_u, use_v: ablation switches.
+    than max_share of all samples, and larger ones while nobody is learned at all. batch: 0 lets it
+    grow with the data (for heads over features). flip, crop: augmentation of training batches
+    (mirroring; the least area of a random resized crop). use_u, use_v: ablation switches.
     """
 
     p_critical: float = 0.75
@@ -102,6 +104,11 @@ class SebraRanker:
             "learned": float((run.bucket >= 0).float().mean()),
         }
         run.close()
+        if details["learned"] < _COLLAPSED_SHARE:
+            session.note(
+                f"only {details['learned']:.0%} of the samples were ever learned, the rest is one "
+                "bucket: this ranking says little; raise the rate (--set lr=…) or --set epochs=…"
+            )
         if run.pace.shortest:
             session.note(
                 "resolution: a whole epoch would have learned more than "
@@ -173,6 +180,9 @@ class _Rounds:
         self.bucket[left[learned]] = t
         self.score[left] = upweight(p, self.cfg.beta)
         self.pace.lengthen(count, self.optimizer)
+        patience = max(2, self.cfg.epochs // 4)
+        if self.pace.rounds >= patience and bool((self.bucket < 0).all()):
+            self.pace.hasten(self.optimizer)
         return loss
 
     def _order(self, pool: Tensor) -> Tensor:

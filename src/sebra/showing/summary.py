@@ -237,9 +237,6 @@ def _steps(ranked: Ranked, level: Level, data: str, run: str) -> list[Step]:
             )
         )
     ]
-    if not ranked.stages:
-        text = Markup("Tell the biases apart, one gallery for each.")
-        steps.append(Step(text, f"sebra audit {data} --method peel"))
     if level != "weak":
         text = Markup("Train a model that does not need the shortcut, from this ranking.")
         steps.append(Step(text, f"sebra debias {data} --ranking {run}"))
