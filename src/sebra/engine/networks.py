@@ -129,7 +129,7 @@ def _last_layer(width: int, spec: NetworkSpec) -> nn.Module:
     return head
 
 
-def small_body(widths: tuple[int, ...] = (16, 32, 64, 96)) -> tuple[nn.Module, int]:
+def small_body(widths: tuple[int, ...] = (32, 64, 96, 128)) -> tuple[nn.Module, int]:
     """Convolutions of stride two for images of about 28 to 64 pixels.
 
     The last map is a few cells wide, so that each cell sees most of the picture: a shape is a
