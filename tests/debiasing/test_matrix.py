@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
-from importlib.util import find_spec
 
 import pytest
 import torch
@@ -25,9 +24,6 @@ IDS = ["-".join([name, *map(str, settings.values())]) for name, settings in VARI
 
 
 def class_of(name):
-    module, _ = METHODS[name]
-    if find_spec(module) is None:
-        pytest.skip(f"{module} is not there yet")
     return method_class(name)
 
 
