@@ -9,26 +9,32 @@ from typing import Any
 
 from torch import Tensor
 
-from sebra.errors import UsageError
+from sebra.errors import SebraError, UsageError
 
 _TENSOR = "__tensor__"
 _DICT = "__items__"
 
 
 def save(path: Path, state: Any, header: dict[str, Any]) -> None:
-    """Writes `state` and a JSON `header` atomically: a reader sees the old file or the new one."""
+    """Writes `state` and a JSON `header` atomically: a reader sees the old file or the new one.
+
+    A file that cannot be written is a `SebraError` (a full disk, a folder that vanished).
+    """
+    from safetensors import SafetensorError
     from safetensors.torch import save_file
 
     tensors: dict[str, Tensor] = {}
     skeleton = _flatten(state, tensors)
-    path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         meta = {"state": json.dumps(skeleton), "header": json.dumps(header)}
         save_file(tensors, str(temporary), metadata=meta)
         with open(temporary, "rb+") as file:
             os.fsync(file.fileno())
         os.replace(temporary, path)
+    except (OSError, SafetensorError) as error:
+        raise SebraError(f"{path}: cannot be written ({_first_line(error)})") from error
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -43,8 +49,8 @@ def load(path: Path) -> tuple[Any, dict[str, Any]]:
     header, skeleton, tensors = _open(path)
     try:
         return _restore(skeleton, tensors), header
-    except (KeyError, TypeError, ValueError) as error:
-        raise UsageError(f"{path}: not a checkpoint of Sebra ({error})") from None
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        raise _refused(path, error) from None
 
 
 def _open(path: Path) -> tuple[dict[str, Any], Any, dict[str, Tensor]]:
@@ -54,10 +60,20 @@ def _open(path: Path) -> tuple[dict[str, Any], Any, dict[str, Tensor]]:
         with safe_open(str(path), framework="pt") as file:
             meta = file.metadata() or {}
             header, skeleton = json.loads(meta["header"]), json.loads(meta["state"])
+            if not isinstance(header, dict):
+                raise ValueError("its header is no table")
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError, KeyError, ValueError) as error:
-        raise UsageError(f"{path}: not a checkpoint of Sebra ({error})") from None
+    except (SafetensorError, OSError, LookupError, ValueError, TypeError, RuntimeError) as error:
+        raise _refused(path, error) from None
     return header, skeleton, tensors
+
+
+def _refused(path: Path, error: Exception) -> UsageError:
+    return UsageError(f"{path}: not a checkpoint of Sebra ({_first_line(error)})")
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).splitlines()[0] if str(error) else type(error).__name__
 
 
 def _flatten(value: Any, tensors: dict[str, Tensor]) -> Any:

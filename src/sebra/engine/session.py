@@ -11,6 +11,7 @@ whose result later phases need is wrapped in `once`.
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 import time
@@ -23,7 +24,24 @@ import torch
 from torch import Tensor
 
 from sebra.engine import packing
-from sebra.errors import Interrupted, UsageError
+from sebra.engine.capture import apply, capture, checked
+from sebra.errors import Interrupted, NumericalError, SebraError, UsageError
+
+EVERY_SECONDS = 30.0
+BOUND_LATER = frozenset({"content"})  # identity that `bind` adds once the data is read
+STATE, FAILED = "state.safetensors", "failed.safetensors"
+
+
+def checkpoint_seconds() -> float:
+    """Seconds between two checkpoints: `$SEBRA_CHECKPOINT_SECONDS`, else 30."""
+    text = os.environ.get("SEBRA_CHECKPOINT_SECONDS", "").strip()
+    try:
+        seconds = float(text) if text else EVERY_SECONDS
+    except ValueError:
+        seconds = -1.0
+    if not seconds >= 0:
+        raise UsageError(f"SEBRA_CHECKPOINT_SECONDS: {text!r} is not a number of seconds")
+    return seconds
 
 
 class ProgressSink(Protocol):
@@ -57,6 +75,7 @@ class Session:
     folder: where the checkpoint goes; None keeps nothing on disk.
     identity: what the checkpoint belongs to (command, configuration, data, version). Resuming with
     another identity is refused and the difference is named.
+    every_seconds: between two checkpoints; None is `checkpoint_seconds()`.
     """
 
     def __init__(
@@ -64,23 +83,34 @@ class Session:
         folder: Path | None = None,
         identity: Mapping[str, Any] | None = None,
         resume: bool = False,
-        every_seconds: float = 30.0,
+        every_seconds: float | None = None,
         progress: ProgressSink | None = None,
     ) -> None:
         self.progress: ProgressSink = progress or Silent()
         self.notes: list[str] = []
         self.seconds: dict[str, float] = {}
         self._held: list[str] | None = None
-        self._file = None if folder is None else folder / "state.safetensors"
+        self._file = None if folder is None else folder / STATE
         self._identity = dict(identity or {})
-        self._every = every_seconds
+        self._found: dict[str, Any] | None = None  # identity of the checkpoint that was read
+        self._every = checkpoint_seconds() if every_seconds is None else every_seconds
         self._saved_at = time.monotonic()
         self._stop = threading.Event()
         self._prefix: list[str] = []
         self._done: dict[str, Any] = {}
         self._current: dict[str, Any] | None = None
+        self._latest: tuple[str, int, Mapping[str, Any]] | None = None  # phase, epoch, state
         if resume and self._file is not None and self._file.exists():
             self._load()
+
+    def bind(self, name: str, value: Any) -> None:
+        """Adds to the identity what is known only now, such as the content of the data.
+
+        A checkpoint that was read and says otherwise is refused.
+        """
+        self._identity[name] = value
+        if self._found is not None and self._found.get(name) != value:
+            raise self._other_run(name)
 
     def note(self, text: str) -> None:
         """Something the user should know; shown now and kept in `metrics.json`."""
@@ -121,6 +151,7 @@ class Session:
         started = time.monotonic()
         try:
             for epoch in range(first, total):
+                self._latest = key, epoch, state
                 yield epoch
                 self.progress.advance(epoch + 1)
                 self._epoch_done(key, epoch + 1, state)
@@ -158,99 +189,108 @@ class Session:
     def stoppable(self) -> Iterator[None]:
         """SIGINT and SIGTERM end the run at the next epoch boundary, with a checkpoint.
 
-        A second signal ends it at once; the last checkpoint stays.
+        Before the first epoch, and at a second signal, it ends at once; the last checkpoint stays.
+        A loss that is not finite ends it with the state of that moment beside the checkpoint.
         """
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-
-        def handle(signum: int, frame: Any) -> None:
-            if self._stop.is_set():
-                raise KeyboardInterrupt
-            self._stop.set()
-            self.progress.message("stopping after this epoch (again to stop at once)")
-
-        before = {s: signal.signal(s, handle) for s in (signal.SIGINT, signal.SIGTERM)}
+        main = threading.current_thread() is threading.main_thread()
+        signals = (signal.SIGINT, signal.SIGTERM) if main else ()
+        before = {s: signal.signal(s, self._handle) for s in signals}
         try:
             yield
+        except NumericalError as error:
+            raise NumericalError(f"{error}{self._keep_failed()}") from error
         finally:
             for s, old in before.items():
                 signal.signal(s, old)
 
+    def _handle(self, signum: int, frame: Any) -> None:
+        if self._stop.is_set():
+            raise KeyboardInterrupt
+        self._stop.set()
+        if self._latest is None:
+            kept = self._file is not None and self._file.exists()
+            raise Interrupted(f"interrupted{self._how_to_go_on() if kept else ''}")
+        self.progress.message("stopping after this epoch (again to stop at once)")
+
     def close(self) -> None:
         """The run is finished: its checkpoint goes."""
-        if self._file is not None:
-            self._file.unlink(missing_ok=True)
-            if self._file.parent.is_dir() and not any(self._file.parent.iterdir()):
-                self._file.parent.rmdir()
+        if self._file is None or not self._file.parent.is_dir():
+            return
+        leftovers = [*self._file.parent.glob(".*.tmp"), self._file.with_name(FAILED)]
+        for file in (self._file, *leftovers):
+            file.unlink(missing_ok=True)
+        if not any(self._file.parent.iterdir()):
+            self._file.parent.rmdir()
 
     def _epoch_done(self, key: str, epoch: int, state: Mapping[str, Any]) -> None:
         due = time.monotonic() - self._saved_at >= self._every
         if self._file is not None and (due or self._stop.is_set()):
-            self._current = {"phase": key, "epoch": epoch, "state": _capture(state)}
+            self._current = {"phase": key, "epoch": epoch, "state": capture(state)}
             self._save()
         if self._stop.is_set():
-            where = f"; go on with --resume --out {self._file.parent.parent}" if self._file else ""
+            kept = self._file is not None and self._file.exists()
+            where = self._how_to_go_on() if kept else ""
             raise Interrupted(f"interrupted after epoch {epoch} of {key}{where}")
+
+    def _how_to_go_on(self) -> str:
+        assert self._file is not None
+        return f"; go on with --resume --out {self._file.parent.parent}"
+
+    def _keep_failed(self) -> str:
+        """Saves the state of the epoch that failed; says where."""
+        if self._file is None or self._latest is None:
+            return ""
+        key, epoch, state = self._latest
+        file = self._file.with_name(FAILED)
+        failed = {"phase": key, "epoch": epoch, "state": capture(state)}
+        try:
+            packing.save(file, {"done": {}, "current": failed}, self._identity)
+        except SebraError as error:
+            return f"; its state could not be kept ({error})"
+        return f"; epoch {epoch + 1} of {key}, its state is kept in {file}"
 
     def _restore(self, key: str, state: Mapping[str, Any]) -> int:
         current = self._current
         if current is None or current["phase"] != key:
             return 0
         self._current = None
-        for name, value in state.items():
-            _apply(value, current["state"][name])
-        torch.set_rng_state(current["state"]["__rng__"])
-        return int(current["epoch"])
+        try:
+            for name, value in state.items():
+                apply(value, current["state"][name])
+            torch.set_rng_state(current["state"]["__rng__"])
+            return int(current["epoch"])
+        except (KeyError, TypeError, ValueError, RuntimeError, AttributeError) as error:
+            reason = " ".join(str(error).split())[:200]
+            raise UsageError(
+                f"--resume: {self._file} does not fit this run ({key}: {reason}); "
+                "start without --resume"
+            ) from error
 
     def _save(self) -> None:
+        """A checkpoint that cannot be written is no reason to lose the run: the last one stays."""
         if self._file is None:
             return
-        packing.save(self._file, {"done": self._done, "current": self._current}, self._identity)
+        try:
+            packing.save(self._file, {"done": self._done, "current": self._current}, self._identity)
+        except SebraError as error:
+            self.note(f"no checkpoint could be written, the run goes on without ({error})")
         self._saved_at = time.monotonic()
 
     def _load(self) -> None:
         assert self._file is not None
-        state, header = packing.load(self._file)
-        for name in sorted({*header, *self._identity}):
-            ours, theirs = self._identity.get(name), header.get(name)
-            if ours != theirs:
-                raise UsageError(
-                    f"--resume: {self._file} belongs to another run: {name} was {theirs!r}, "
-                    f"now {ours!r}; use the same options or start without --resume"
-                )
+        state, self._found = packing.load(self._file)
+        for name in sorted({*self._found, *self._identity} - BOUND_LATER):
+            if self._identity.get(name) != self._found.get(name):
+                raise self._other_run(name)
         try:
-            self._done, self._current = dict(state["done"]), state["current"]
-        except (KeyError, TypeError):
+            self._done, self._current = checked(state)
+        except (KeyError, TypeError, ValueError, AttributeError):
             raise UsageError(f"{self._file}: not a checkpoint of Sebra") from None
 
-
-def _capture(state: Mapping[str, Any]) -> dict[str, Any]:
-    out: dict[str, Any] = {"__rng__": torch.get_rng_state()}
-    for name, value in state.items():
-        if isinstance(value, Tensor):
-            out[name] = value.detach().cpu()
-        elif isinstance(value, torch.Generator):
-            out[name] = value.get_state()
-        else:
-            out[name] = value.state_dict()
-    return out
-
-
-def _apply(target: Any, saved: Any) -> None:
-    if isinstance(target, Tensor):
-        with torch.no_grad():
-            target.copy_(saved)
-    elif isinstance(target, torch.Generator):
-        target.set_state(saved)
-    else:
-        target.load_state_dict(saved)
-        if isinstance(target, torch.optim.Optimizer):
-            _rates_to_device(target)
-
-
-def _rates_to_device(optimizer: torch.optim.Optimizer) -> None:
-    """A restored learning rate must be where a captured graph reads it."""
-    for group in optimizer.param_groups:
-        if isinstance(group["lr"], Tensor):
-            group["lr"] = group["lr"].to(group["params"][0].device)
+    def _other_run(self, name: str) -> UsageError:
+        assert self._found is not None
+        return UsageError(
+            f"--resume: {self._file} belongs to another run: {name} was "
+            f"{self._found.get(name)!r}, now {self._identity.get(name)!r}; "
+            "use the same options and data or start without --resume"
+        )
