@@ -8,7 +8,7 @@ import typer
 
 from sebra.cli import options as o
 from sebra.cli.debias import show_evaluation
-from sebra.cli.output import Bars, emit, line
+from sebra.cli.output import Bars, emit, line, table
 from sebra.cli.rank import show_ranking
 
 FORMATS = ("csv", "latex", "markdown")
@@ -70,9 +70,17 @@ def evaluate(
         _print_groups(found, format_)
     elif "evaluation" in found:
         show_evaluation(found["evaluation"], "model")
+        _show_companions(found["evaluation"].get("companions", {}))
     else:
         show_ranking({**found, "samples": "all"})
     line(f"run: {folder.path}")
+
+
+def _show_companions(companions: dict[str, dict[str, float]]) -> None:
+    """The sets behind the gaps that DATA's options asked for."""
+    if companions:
+        rows = [[name, row["n"], row["accuracy"]] for name, row in companions.items()]
+        table("beside the test split", ["set", "pictures", "accuracy"], rows)
 
 
 def _print_groups(found: dict[str, object], format_: str) -> None:

@@ -28,6 +28,7 @@ from sebra.runs.folder import CONFIG, RANKING, RunFolder
 from sebra.runs.meter import Meter
 from sebra.samples.open import open_samples
 from sebra.samples.table import FeatureArray, Samples
+from sebra.workflows.companions import measure_companions, wanted_companions
 from sebra.workflows.history import predicted_classes
 from sebra.workflows.prepare import Prepared, Source, prepare
 from sebra.workflows.rank import measure
@@ -50,10 +51,14 @@ def evaluate_run(
     out: dict[str, Any] = {"version": __version__, "data": data, "run": str(folder.path)}
     if folder.has(WEIGHTS):
         samples = open_samples(data, attributes)
+        beside = wanted_companions(data)
         model = Model.load(folder.path, device)
         with meter.phase("evaluate"):
             split, found = evaluate_model(model, samples, min_group)
         out["evaluation"] = {"split": split, **found.to_dict()}
+        if beside is not None:
+            with meter.phase("companions"):
+                out["evaluation"] |= measure_companions(model, samples, split, found, beside)
     elif folder.has(RANKING):
         out["ranking"] = _evaluate_ranking(
             folder, data, attributes, device, seeds, pd_k, meter, progress

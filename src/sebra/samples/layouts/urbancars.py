@@ -15,6 +15,7 @@ from sebra.samples.table import SPLITS, Attribute, ImageFiles, Samples
 WORDS = ("urban", "country")  # the published index: 0 = urban
 _WORD = "(urban|country)"
 _GROUP = re.compile(f"obj-{_WORD}_bg-{_WORD}_co_occur_obj-{_WORD}")
+_MASK = "_mask.png"  # the published folders keep the masks beside the pictures
 _VERSION = re.compile(r"bg-([0-9.]+)_co_occur_obj-([0-9.]+)")
 
 
@@ -31,7 +32,7 @@ def read(path: Path, options: NoOptions) -> Samples:
                 raise UsageError(
                     f"urbancars: {folder / name} is not named obj-*_bg-*_co_occur_obj-*"
                 )
-            images = images_in(folder / name)
+            images = [i for i in images_in(folder / name) if not i.endswith(_MASK)]
             paths += [folder / name / image for image in images]
             words = tuple(WORDS.index(word) for word in match.groups())
             codes += [(words[0], words[1], words[2], split)] * len(images)

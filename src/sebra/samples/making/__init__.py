@@ -1,0 +1,1 @@
+"""Builds data sets from a person's own pictures."""
