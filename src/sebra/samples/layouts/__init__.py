@@ -21,6 +21,7 @@ class Entry:
     module: str
     summary: str
     needs_path: bool = True
+    companions: str = ""  # the module that finds what is measured beside the test split
 
 
 LAYOUTS: dict[str, Entry] = {
@@ -41,9 +42,22 @@ LAYOUTS: dict[str, Entry] = {
         "the built-in set of generated pictures with known biases; needs no download",
         needs_path=False,
     ),
+    "imagenet": Entry(
+        "sebra.samples.layouts.imagenet",
+        "ImageNet-1K or a part of it (synset folders); with ImageNet-W, -9 and -R beside it",
+        companions="sebra.samples.layouts.imagenet_companions",
+    ),
+    "living17": Entry(
+        "sebra.samples.layouts.living17",
+        "Living17 (BREEDS): 17 kinds of animals out of a copy of ImageNet, by subpopulation",
+    ),
     "urbancars": Entry(
         "sebra.samples.layouts.urbancars",
         "UrbanCars: cars with a biased background and a biased co-occurring object",
+    ),
+    "waterbirds": Entry(
+        "sebra.samples.layouts.waterbirds",
+        "Waterbirds (metadata.csv): land and water birds, biased by the place behind them",
     ),
 }
 
@@ -89,6 +103,16 @@ def find_layout(name: str) -> Layout:
     found = importlib.import_module(LAYOUTS[name].module).read
     assert isinstance(found, Layout)
     return found
+
+
+def companions_of(data: str) -> Any:
+    """What the options of `NAME:PATH?…` ask to measure beside the test split; None if nothing."""
+    name, _, rest = data.partition(":")
+    if name not in LAYOUTS or not LAYOUTS[name].companions:
+        return None
+    path, _, query = rest.partition("?")
+    find = importlib.import_module(LAYOUTS[name].companions).companions
+    return find(Path(path).expanduser(), find_layout(name).parse(query))
 
 
 def _convert(layout_name: str, name: str, text: str, default: Any) -> Any:
