@@ -32,9 +32,50 @@ def test_creates_nested_folders_and_leaves_no_trace_of_the_probe(tmp_path):
 
 def test_without_a_name_every_run_gets_a_folder_of_its_own(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    paths = [RunFolder.create(None, "rank").path for _ in range(3)]
+    folders = [RunFolder.create(None, "rank") for _ in range(3)]
+    paths = [folder.path for folder in folders]
     assert len(set(paths)) == 3
     assert all(p.parent.name == "runs" and p.name.startswith("rank-") for p in paths)
+
+
+def test_a_run_that_wrote_nothing_leaves_no_folder(tmp_path):
+    (tmp_path / "a").mkdir()
+    made = RunFolder.create(str(tmp_path / "a" / "b" / "c"), "rank")
+    assert made.path.is_dir()
+    del made
+    assert [p.name for p in tmp_path.rglob("*")] == ["a"]
+    written = RunFolder.create(str(tmp_path / "a" / "b" / "c"), "rank").write_text("x", "kept")
+    assert written.read_text(encoding="utf-8") == "kept"
+
+
+def test_what_a_killed_writer_left_is_removed_and_that_of_a_living_one_is_not(tmp_path):
+    gone, here = tmp_path / ".metrics.json.4194305.tmp", tmp_path / f".x.{os.getppid()}.tmp"
+    gone.touch()
+    RunFolder.create(str(tmp_path), "rank")
+    assert not gone.exists()
+    here.touch()
+    with pytest.raises(UsageError, match="holds other files"):
+        RunFolder.create(str(tmp_path), "rank")
+    assert here.exists()
+
+
+def test_metrics_of_an_earlier_run_go_with_the_first_file_of_the_next(folder):
+    folder.write_config({"seed": 0})
+    folder.write_metrics({"seed": 0})
+    folder.write_config({"seed": 1})
+    assert not folder.has("metrics.json")
+
+
+@pytest.mark.parametrize("text", ["", "{", "[" * 100_000, "[1]", "\x00"])
+def test_damaged_metrics_and_configurations_are_refused_by_name(folder, text):
+    folder.write_config({})
+    for name in ("metrics.json", "config.toml"):
+        folder.write_text(name, text)
+    with pytest.raises(UsageError, match=r"metrics\.json: not"):
+        folder.read_metrics()
+    if text not in ("", "[1]"):
+        with pytest.raises(UsageError, match=r"config\.toml: not TOML"):
+            folder.read_config()
 
 
 def test_a_folder_with_other_files_is_refused_and_left_alone(tmp_path):
@@ -167,3 +208,20 @@ def test_quarantine_keeps_ids_with_commas_and_quotes(folder):
     table = pd.read_csv(folder.path / "quarantine.csv")
     assert table["id"].tolist() == ['a,"b".jpg', "c\nd.jpg"]
     assert table["reason"].tolist() == ["empty file", "ä"]
+
+
+@pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t", "'"])
+def test_quarantine_holds_no_formula(folder, start):
+    folder.write_quarantine([Fault(f"{start}1+1", f"{start}cmd")])
+    table = pd.read_csv(folder.path / "quarantine.csv")
+    assert table.iloc[0].tolist() == [f"'{start}1+1", f"'{start}cmd"]
+
+
+def test_names_that_are_not_utf8_are_escaped_in_every_file(folder):
+    name = b"caf\xe9".decode("utf-8", "surrogateescape")
+    folder.write_config({"data": name})
+    folder.write_quarantine([Fault(name, "\ud800")])
+    folder.write_metrics({"data": name})
+    assert folder.read_metrics() == {"data": "caf\\xe9"}
+    assert folder.read_config() == {"data": "caf\\xe9"}
+    assert "caf\\xe9,\\ud800" in (folder.path / "quarantine.csv").read_text(encoding="utf-8")

@@ -27,10 +27,12 @@ import numpy as np
 import numpy.typing as npt
 
 from sebra.errors import SebraError
+from sebra.samples.files import is_alive
 
 log = logging.getLogger(__name__)
 
 Fill = Callable[[npt.NDArray[Any]], dict[str, Any]]
+PASSING = "passing"  # something was wrong that may be right the next time
 _ARRAY, _META = "array.npy", "meta.json"
 _TEMPORARY = ".building-"
 _ABANDONED_SECONDS = 2 * 24 * 3600  # for a builder on another machine, which cannot be asked
@@ -69,13 +71,19 @@ class Cache:
         try:
             meta = json.loads((folder / _META).read_text(encoding="utf-8"))
             array = np.load(folder / _ARRAY, mmap_mode="r", allow_pickle=False)
+            if not isinstance(meta, dict):
+                raise ValueError(f"{_META} is no table")
         except FileNotFoundError:
             return None
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, EOFError, RecursionError) as error:
             log.warning("cache entry %s is damaged and is built again (%s)", folder, error)
-            shutil.rmtree(folder, ignore_errors=True)
+            self.drop(kind, key)
             return None
         return array, meta
+
+    def drop(self, kind: str, key: str) -> None:
+        """Forgets an entry; who has mapped it keeps it."""
+        shutil.rmtree(self.path(kind, key), ignore_errors=True)
 
     def array(
         self,
@@ -87,13 +95,17 @@ class Cache:
     ) -> tuple[npt.NDArray[Any], dict[str, Any]]:
         """The read-only memory map of an entry and its meta data, built by `fill` if missing.
 
-        `fill` writes into the array it is given and returns what to keep beside it (JSON-able).
+        `fill` writes into the array it is given and returns what to keep beside it (JSON-able); an
+        entry whose meta data has a true `PASSING` serves this run alone and is built again.
         `key_parts` must decide the content; shape and type are part of the key anyway.
         """
         key = digest([np.dtype(dtype).str, str(shape), *key_parts])
         found = self.find(kind, key)
         if found is not None:
-            return found
+            array, meta = found
+            if array.shape == tuple(shape) and array.dtype == dtype and not meta.get(PASSING):
+                return array, meta
+            self.drop(kind, key)
         building = self._start(kind)
         try:
             target = _new_array(building / _ARRAY, shape, np.dtype(dtype))
@@ -208,23 +220,13 @@ def _temporary_root() -> Path:
 def _remove_abandoned(folder: Path) -> None:
     """Removes what builders left behind that are no longer alive."""
     for place in folder.glob(f"{_TEMPORARY}*"):
-        host, pid, _ = place.name.removeprefix(_TEMPORARY).rsplit("-", 2)
+        host, _, pid = place.name.removeprefix(_TEMPORARY).rpartition("-")[0].rpartition("-")
         try:
             if host == socket.gethostname():
-                gone = not _alive(int(pid))
+                gone = not is_alive(int(pid))
             else:
                 gone = time.time() - place.stat().st_mtime > _ABANDONED_SECONDS
-        except FileNotFoundError:
+        except (FileNotFoundError, ValueError):  # gone already, or a name that is not ours
             continue
         if gone:
             shutil.rmtree(place, ignore_errors=True)
-
-
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True

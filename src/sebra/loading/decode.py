@@ -6,6 +6,7 @@ import math
 import os
 import statistics
 import warnings
+import zlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import replace
@@ -16,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from sebra.errors import UsageError
-from sebra.loading.cache import cached_array, digest
-from sebra.samples.picture import decode_image, short_side, to_square
+from sebra.loading.cache import PASSING, cached_array, digest
+from sebra.samples.picture import Unreadable, decode_image, image_side, to_square
 from sebra.samples.table import Fault, ImageArray, ImageFiles, Samples
 from sebra.samples.validate import require_trainable
 
@@ -26,7 +27,7 @@ Pixels = npt.NDArray[np.uint8]
 
 FORMAT_VERSION = 1  # raise it when the same file would give other pixels
 MIN_SIZE, MAX_SIZE, SIZE_STEP = 32, 224, 32
-_HEADERS = 64
+_LOOKED_AT = 64
 _CHUNK = 32
 
 
@@ -49,12 +50,13 @@ def load_images(
         return replace(samples, content=resized), resized
     if not isinstance(content, ImageFiles):
         raise UsageError(f"{samples.source}: holds {samples.kind}, not images")
+    stamps = _stamps(content.paths)
     pixels, meta = cached_array(
         "images",
-        _key(content.paths, size),
+        [FORMAT_VERSION, size, *stamps],
         (len(content.paths), size, size, 3),
         np.uint8,
-        lambda out: {"faults": _decode_all(content.paths, size, out, progress)},
+        lambda out: _decode_all(content.paths, stamps, size, out, progress),
     )
     return _quarantine(samples, pixels, meta["faults"])
 
@@ -66,8 +68,14 @@ def auto_size(samples: Samples) -> int:
         return int(min(content.pixels.shape[1:3]))
     if not isinstance(content, ImageFiles):
         raise UsageError(f"{samples.source}: holds {samples.kind}, not images")
-    step = max(1, len(content.paths) // _HEADERS)
-    sides = [side for path in content.paths[::step][:_HEADERS] if (side := short_side(path))]
+    # Chosen by name and readable, so that a damaged image among them changes nothing.
+    keys = np.array([zlib.crc32(str(name).encode("utf-8")) for name in samples.ids.tolist()])
+    sides: list[int] = []
+    for row in np.argsort(keys, kind="stable").tolist():
+        side = image_side(content.paths[row])
+        sides += [] if side is None else [side]
+        if len(sides) == _LOOKED_AT:
+            break
     if not sides:
         return MAX_SIZE
     side = math.ceil(statistics.median(sides) / SIZE_STEP) * SIZE_STEP
@@ -82,22 +90,31 @@ def workers() -> int:
 
 
 def _decode_all(
-    paths: Sequence[Path], size: int, out: Pixels, progress: Progress | None
-) -> list[tuple[int, str]]:
-    """Fills `out` and returns row and reason of the images that could not be read."""
+    paths: Sequence[Path], stamps: list[str], size: int, out: Pixels, progress: Progress | None
+) -> dict[str, Any]:
+    """Fills `out`; the meta data has row and reason of the images that could not be read.
 
-    def decode(start: int) -> tuple[int, list[tuple[int, str]]]:
-        faults: list[tuple[int, str]] = []
+    An image that is not the one `stamps` were taken of is left out: the cache would go on giving
+    it out under the old one's name.
+    """
+
+    def decode(start: int) -> tuple[int, list[tuple[int, str, bool]]]:
+        faults: list[tuple[int, str, bool]] = []
         stop = min(start + _CHUNK, len(paths))
         for row in range(start, stop):
             try:
                 out[row] = decode_image(paths[row], size)
-            except ValueError as error:
+                if _stamp(paths[row]) != stamps[row]:
+                    raise Unreadable("changed while it was read", passing=True)
+            except Unreadable as error:
                 out[row] = 0
-                faults.append((row, str(error)))
+                passing = error.passing or _stamp(paths[row]) != stamps[row]
+                faults.append((row, str(error), passing))
         return stop - start, faults
 
-    return sorted(_in_threads(decode, len(paths), progress))
+    found = sorted(_in_threads(decode, len(paths), progress))
+    faults = [(row, reason) for row, reason, _ in found]
+    return {"faults": faults, PASSING: any(passing for *_, passing in found)}
 
 
 def _in_threads(
@@ -144,16 +161,17 @@ def _quarantine(
     return kept, kept.content
 
 
-def _key(paths: Sequence[Path], size: int) -> list[str | int]:
-    """Changes with any file's name, size, time or permissions."""
-    parts: list[str | int] = [FORMAT_VERSION, size]
-    for path in paths:
-        try:
-            s = os.stat(path)
-            parts.append(f"{path}|{s.st_size}|{s.st_mtime_ns}|{s.st_mode}")
-        except OSError as error:
-            parts.append(f"{path}|{error.errno}")
-    return parts
+def _stamps(paths: Sequence[Path]) -> list[str]:
+    return [_stamp(path) for path in paths]
+
+
+def _stamp(path: Path) -> str:
+    """Changes with a file's name, size, time or permissions."""
+    try:
+        s = os.stat(path)
+    except OSError as error:
+        return f"{path}|{error.errno}"
+    return f"{path}|{s.st_size}|{s.st_mtime_ns}|{s.st_mode}"
 
 
 def _resize_array(content: ImageArray, size: int, progress: Progress | None) -> ImageArray:

@@ -8,11 +8,14 @@ import json
 import math
 import os
 import time
+import weakref
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from sebra.errors import UsageError
+from sebra.samples.files import is_alive, utf8
+from sebra.samples.marks import GUARD
 from sebra.samples.table import Fault
 
 CONFIG, METRICS, RANKING, HISTORY = (
@@ -22,10 +25,14 @@ CONFIG, METRICS, RANKING, HISTORY = (
     "history.parquet",
 )
 QUARANTINE, REPORT, CHECKPOINT = "quarantine.csv", "report.html", "checkpoint"
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", GUARD)
 
 
 class RunFolder:
-    """Writes and reads the files of one run."""
+    """Writes and reads the files of one run.
+
+    `metrics.json` is the last file of a run: where it is, the others are of the same run.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -34,18 +41,24 @@ class RunFolder:
     def create(cls, out: str | None, command: str, resume: bool = False) -> RunFolder:
         """The folder for a new run, or with `resume` the one to go on with; it is writable."""
         path = Path(out) if out else _latest(command) if resume else _fresh(command)
-        if path.is_dir() and any(path.iterdir()) and not _is_run(path):
+        if path.is_dir() and not _is_run(path) and _holds_files(path):
             raise UsageError(f"--out: {path} holds other files; choose a new or an empty folder")
         if resume and not (path / CHECKPOINT).is_dir() and not (path / METRICS).is_file():
             raise UsageError(f"--resume: {path} has no checkpoint; start without --resume")
+        created = [place for place in (path, *path.parents) if not place.exists()]
+        folder = cls(path)
+        # A run that fails before it wrote anything leaves no empty folder behind.
+        weakref.finalize(folder, _remove_empty, created)
         try:
             path.mkdir(parents=True, exist_ok=True)
             probe = path / f".probe.{os.getpid()}.tmp"
             probe.write_bytes(b"")
             probe.unlink()
+            for leftover in _leftovers(path):
+                leftover.unlink(missing_ok=True)
         except OSError as error:
             raise UsageError(f"--out: cannot write to {path} ({error.strerror})") from None
-        return cls(path)
+        return folder
 
     @classmethod
     def open(cls, path: str) -> RunFolder:
@@ -62,8 +75,11 @@ class RunFolder:
         return (self.path / name).is_file()
 
     def write_text(self, name: str, text: str) -> Path:
+        """Writes a file whole or not at all; what UTF-8 cannot hold is escaped."""
+        self.path.mkdir(parents=True, exist_ok=True)
         target = self.path / name
         temporary = target.with_name(f".{name}.{os.getpid()}.tmp")
+        text = utf8(text)
         try:
             with open(temporary, "w", encoding="utf-8", newline="") as file:
                 file.write(text)
@@ -80,10 +96,17 @@ class RunFolder:
     def read_metrics(self) -> dict[str, Any]:
         if not self.has(METRICS):
             raise UsageError(f"{self.path}: no {METRICS}; the run is not finished")
-        loaded: dict[str, Any] = json.loads((self.path / METRICS).read_text(encoding="utf-8"))
+        try:
+            loaded = json.loads((self.path / METRICS).read_text(encoding="utf-8"))
+        except (ValueError, RecursionError) as error:
+            raise UsageError(f"{self.path / METRICS}: not JSON ({error})") from None
+        if not isinstance(loaded, dict):
+            raise UsageError(f"{self.path / METRICS}: not the metrics of a run")
         return loaded
 
     def write_config(self, config: Mapping[str, Any]) -> None:
+        """The first file of a finished run; metrics of an earlier one go."""
+        (self.path / METRICS).unlink(missing_ok=True)
         self.write_text(CONFIG, to_toml(config))
 
     def read_config(self) -> dict[str, Any]:
@@ -91,11 +114,15 @@ class RunFolder:
             import tomllib
         except ImportError:  # Python 3.10
             import tomli as tomllib  # type: ignore[no-redef]
-        return dict(tomllib.loads((self.path / CONFIG).read_text(encoding="utf-8")))
+        try:
+            return dict(tomllib.loads((self.path / CONFIG).read_text(encoding="utf-8")))
+        except (ValueError, RecursionError) as error:  # TOMLDecodeError and bad UTF-8 as well
+            raise UsageError(f"{self.path / CONFIG}: not TOML ({error})") from None
 
     def write_history(self, rows: list[dict[str, Any]]) -> None:
         import pandas as pd
 
+        self.path.mkdir(parents=True, exist_ok=True)
         temporary = self.path / f".{HISTORY}.{os.getpid()}.tmp"
         try:
             pd.DataFrame(rows).to_parquet(temporary, index=False)
@@ -104,10 +131,11 @@ class RunFolder:
             temporary.unlink(missing_ok=True)
 
     def write_quarantine(self, faults: Iterable[Fault]) -> None:
+        """`id`, `reason`; a text that a spreadsheet would run as a formula gets an apostrophe."""
         text = io.StringIO()
         writer = csv.writer(text)
         writer.writerow(["id", "reason"])
-        writer.writerows([f.id, f.reason] for f in faults)
+        writer.writerows([_cell(f.id), _cell(f.reason)] for f in faults)
         self.write_text(QUARANTINE, text.getvalue())
 
 
@@ -118,7 +146,9 @@ def clean(value: Any) -> Any:
         return {k: v for k, v in pairs if not _absent(v)}
     if isinstance(value, (list, tuple)):
         return [clean(v) for v in value]
-    if hasattr(value, "item") and not isinstance(value, (str, bytes)):
+    if isinstance(value, str):
+        return utf8(value)
+    if hasattr(value, "item") and not isinstance(value, bytes):
         value = value.item()
     return value
 
@@ -152,8 +182,33 @@ def _toml_key(key: Any) -> str:
 def _toml(value: Any) -> str:
     if isinstance(value, float) and not math.isfinite(value):
         return {"inf": "inf", "-inf": "-inf"}.get(str(value), "nan")
-    text = json.dumps(list(value) if isinstance(value, tuple) else value, ensure_ascii=False)
+    text = json.dumps(clean(value), ensure_ascii=False)
     return text.replace("\x7f", "\\u007f")
+
+
+def _cell(text: str) -> str:
+    text = utf8(text)
+    return GUARD + text if text.startswith(_FORMULA_STARTS) else text
+
+
+def _remove_empty(folders: list[Path]) -> None:
+    """Innermost first, up to the first one that holds something."""
+    for folder in folders:
+        try:
+            folder.rmdir()
+        except OSError:
+            return
+
+
+def _holds_files(path: Path) -> bool:
+    ours = _leftovers(path)
+    return any(entry not in ours for entry in path.iterdir())
+
+
+def _leftovers(path: Path) -> set[Path]:
+    """Temporary files (`.NAME.PID.tmp`) whose writer is no longer alive."""
+    found = ((file, file.name.split(".")[-2]) for file in path.glob(".*.tmp"))
+    return {file for file, pid in found if pid.isdigit() and not is_alive(int(pid))}
 
 
 def _is_run(path: Path) -> bool:

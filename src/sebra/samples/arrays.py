@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import zipfile
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -30,10 +29,27 @@ def read_array_folder(path: Path) -> Samples:
 
 def read_npz(path: Path) -> Samples:
     """`X`, `y`, optional `split`; every other 1-D array of n values is an attribute."""
-    if not zipfile.is_zipfile(path):
+    try:
+        archive = np.load(path, allow_pickle=False) if zipfile.is_zipfile(path) else None
+    except Exception as error:  # a broken archive can make the reader raise nearly anything
+        raise UsageError(f"{path}: not a readable .npz file ({_first_line(error)})") from error
+    if archive is None:
         raise UsageError(f"{path}: not a readable .npz file")
-    with np.load(path, allow_pickle=False) as archive:
+    with archive:
+        _fits_memory(archive.zip, path)
         return _read(list(archive.files), lambda name: _from_archive(archive, name, path), path)
+
+
+def _fits_memory(archive: zipfile.ZipFile, path: Path) -> None:
+    """An archive of a few kilobytes can claim to hold terabytes; a true one is better mapped."""
+    import psutil
+
+    size = sum(entry.file_size for entry in archive.infolist())
+    if size > psutil.virtual_memory().total:
+        raise UsageError(
+            f"{path}: unpacks to {size / 2**30:.0f} GiB, more than the memory of this machine; "
+            "use a folder with X.npy and y.npy, which is mapped and not loaded"
+        )
 
 
 def _read(names: list[str], load: Load, path: Path) -> Samples:
@@ -83,16 +99,18 @@ def _attributes(names: list[str], load: Load, n: int) -> dict[str, Attribute]:
 def _load_npy(file: Path) -> npt.NDArray[Any]:
     try:
         array: npt.NDArray[Any] = np.load(file, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError) as error:
+    except Exception as error:  # a broken header can make the reader raise nearly anything
         raise UsageError(f"{file}: not a readable .npy file ({_first_line(error)})") from error
     return array
 
 
 def _from_archive(archive: Any, name: str, path: Path) -> npt.NDArray[Any]:
     try:
-        array: npt.NDArray[Any] = archive[name]
-    except (ValueError, OSError, zipfile.BadZipFile, zlib.error) as error:
+        array = archive[name]
+    except (Exception, MemoryError) as error:  # the header may ask for any amount of memory
         raise UsageError(f"{path}: array {name!r} cannot be read ({_first_line(error)})") from error
+    if not isinstance(array, np.ndarray):  # an entry that is no .npy file comes as bytes
+        raise UsageError(f"{path}: {name!r} is not an array")
     return array
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import warnings
-from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -12,22 +10,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from sebra.samples.leakage import leakage, leakage_note
 from sebra.samples.picture import decode_image
 from sebra.samples.table import (
     SPLITS,
     Fault,
-    FeatureArray,
-    ImageArray,
     ImageFiles,
     Samples,
-    Texts,
     aligned_codes,
     alignment,
     true_groups,
 )
 
 MAX_GROUP_ATTRIBUTES = 6
-SHOWN = 20  # examples of leaks
 
 
 def describe(samples: Samples, deep: bool = False) -> dict[str, Any]:
@@ -51,7 +46,7 @@ def describe(samples: Samples, deep: bool = False) -> dict[str, Any]:
         "deep": deep,
     }
     if deep:
-        facts["leakage"] = _leakage(samples)
+        facts["leakage"] = leakage(samples)
     facts["notes"] = _notes(samples, facts)
     return facts
 
@@ -138,36 +133,6 @@ def _reason(path: Path) -> str | None:
     return None
 
 
-def _leakage(samples: Samples) -> dict[str, Any]:
-    """Samples whose content is the same, byte for byte, in more than one split."""
-    places: dict[bytes, list[int]] = defaultdict(list)
-    for row in np.argsort(samples.split, kind="stable").tolist():  # training names come first
-        places[_content_hash(samples, row)].append(row)
-    shared = [rows for rows in places.values() if len({int(samples.split[r]) for r in rows}) > 1]
-    return {
-        "count": len(shared),
-        "examples": [[str(samples.ids[row]) for row in rows] for rows in shared[:SHOWN]],
-    }
-
-
-def _content_hash(samples: Samples, row: int) -> bytes:
-    content = samples.content
-    if isinstance(content, ImageFiles):
-        data = content.paths[row].read_bytes()
-    elif isinstance(content, ImageArray):
-        data = content.pixels[content.rows[row]].tobytes()
-    elif isinstance(content, FeatureArray):
-        data = content.values[content.rows[row]].tobytes()
-    else:
-        data = _text_of(content, row).encode("utf-8")
-    return hashlib.blake2b(data, digest_size=16).digest()
-
-
-def _text_of(content: Texts, row: int) -> str:
-    second = "" if content.second is None else content.second[row]
-    return f"{content.first[row]}\0{second}"
-
-
 def _notes(samples: Samples, facts: dict[str, Any]) -> list[str]:
     notes = []
     for split in ("val", "test"):
@@ -181,5 +146,5 @@ def _notes(samples: Samples, facts: dict[str, Any]) -> list[str]:
     if samples.faults:
         notes.append(f"{len(samples.faults)} samples cannot be read and would be left out")
     if facts.get("leakage", {}).get("count"):
-        notes.append(f"{facts['leakage']['count']} contents occur in more than one split")
+        notes.append(leakage_note(facts["leakage"]["count"]))
     return notes

@@ -61,13 +61,41 @@ def images_under(folder: Path) -> list[Path]:
 
 
 def ids_of(paths: Sequence[Path], root: Path) -> npt.NDArray[np.object_]:
-    """Ids: the path relative to `root` with `/`; names that are not UTF-8 are made so."""
+    """Ids: the path relative to `root` with `/`, in UTF-8 (see `utf8`)."""
     ids = np.empty(len(paths), dtype=object)
     start = len(str(root).rstrip(os.sep)) + 1
     for i, path in enumerate(paths):
-        text = str(path)[start:].replace(os.sep, "/")
-        ids[i] = text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+        ids[i] = utf8(str(path)[start:].replace(os.sep, "/"))
     return ids
+
+
+def utf8(text: str) -> str:
+    r"""The text, with every byte of a file name that is not UTF-8 written as `\xNN`.
+
+    Names stay apart that differ in such bytes only, and the same name always gives the same text.
+    """
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        pass
+    else:
+        return text
+    try:
+        data = text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:  # half a UTF-16 pair, from elsewhere than a file name
+        data = text.encode("utf-8", "backslashreplace")
+    return data.decode("utf-8", "backslashreplace")
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process of this machine is still there, to tell its files from abandoned ones."""
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def split_code(name: str, where: str) -> int:

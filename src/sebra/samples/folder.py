@@ -15,6 +15,7 @@ from sebra.samples.files import (
     require_folder,
     split_code,
     subfolders,
+    utf8,
 )
 from sebra.samples.table import ImageFiles, Samples
 
@@ -30,7 +31,7 @@ def read_folder(path: Path) -> Samples:
         for name in subfolders(folder):
             images = images_under(folder / name)
             paths += images
-            names += [name] * len(images)
+            names += [utf8(name)] * len(images)
             codes += [code] * len(images)
     if not paths:
         raise UsageError(_nothing_found(root))
@@ -42,7 +43,7 @@ def read_folder(path: Path) -> Samples:
         classes=classes,
         split=np.array(codes, dtype=np.int8),
         content=ImageFiles(tuple(paths)),
-        name=root.name or "data",
+        name=utf8(root.name) or "data",
     )
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import stat
 import warnings
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -13,46 +16,93 @@ if TYPE_CHECKING:
     from PIL import Image
 
 MAX_PIXELS = 100_000_000
+MAX_BYTES = 1 << 30
+# The formats of `IMAGE_SUFFIXES`, recognised by content. Others stay shut: PIL would hand
+# PostScript to Ghostscript and has decoders that few people ever looked at.
+FORMATS = ("JPEG", "PNG", "BMP", "GIF", "WEBP", "TIFF", "PPM")
 Pixels = npt.NDArray[np.uint8]
+Result = TypeVar("Result")
+
+
+class Unreadable(ValueError):
+    """Why an image cannot be used. `passing`: the system's fault, it may be readable later."""
+
+    def __init__(self, reason: str, passing: bool = False) -> None:
+        super().__init__(reason)
+        self.passing = passing
 
 
 def decode_image(path: Path, size: int) -> Pixels:
-    """One image as a square; raises `ValueError` with a reason a person understands."""
-    from PIL import Image, ImageOps, UnidentifiedImageError
-
-    try:
-        with Image.open(path) as image:
-            if image.width * image.height > MAX_PIXELS:
-                raise ValueError(_too_large(f"{image.width} x {image.height}"))
-            image.draft(None, (size, size))  # JPEG: decodes at a fraction of the full size
-            upright = ImageOps.exif_transpose(image)
-            return to_square(to_rgb(upright, image.format), size)
-    except FileNotFoundError:
-        raise ValueError("file not found") from None
-    except PermissionError:
-        raise ValueError("no permission to read the file") from None
-    except UnidentifiedImageError:
-        reason = "empty file" if path.stat().st_size == 0 else "not a readable image"
-        raise ValueError(reason) from None
-    except Image.DecompressionBombError:
-        raise ValueError(_too_large("it")) from None
-    except MemoryError:
-        raise
-    except Exception as error:  # a broken file can make a decoder raise nearly anything
-        raise ValueError(str(error).splitlines()[0] if str(error) else repr(error)) from error
+    """One image as a square; raises `Unreadable` with a reason a person understands."""
+    return _open(path, lambda image: _square(image, size))
 
 
-def short_side(path: Path) -> int | None:
-    """The shorter side from the file's header; None where it has no good one."""
-    from PIL import Image
+def image_side(path: Path) -> int | None:
+    """The shorter side of an image that can be read to its end; None of any other."""
+
+    def side(image: Image.Image) -> int:
+        found = min(image.size)
+        _square(image, 1)
+        return found
 
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            with Image.open(path) as image:
-                return min(image.size)
-    except (OSError, ValueError, SyntaxError):  # told when the file is decoded
+            return _open(path, side)
+    except Unreadable:  # told when the file is decoded
         return None
+
+
+def _open(path: Path, use: Callable[[Image.Image], Result]) -> Result:
+    from PIL import Image, UnidentifiedImageError
+
+    try:
+        check_file(path)
+        with Image.open(path, formats=FORMATS) as image:
+            if image.width * image.height > MAX_PIXELS:
+                raise Unreadable(_too_large(f"{image.width} x {image.height}"))
+            return use(image)
+    except (Unreadable, MemoryError):
+        raise
+    except PermissionError:
+        raise Unreadable("no permission to read the file") from None
+    except FileNotFoundError:
+        raise Unreadable("file not found", passing=True) from None
+    except UnidentifiedImageError:
+        raise Unreadable("not a readable image") from None
+    except Image.DecompressionBombError:
+        raise Unreadable(_too_large("it")) from None
+    except OSError as error:
+        if error.errno is None:  # PIL's own, about the content
+            raise Unreadable(_first_line(error)) from error
+        raise Unreadable(f"cannot be read ({error.strerror})", passing=True) from error
+    except Exception as error:  # a broken file can make a decoder raise nearly anything
+        raise Unreadable(_first_line(error)) from error
+
+
+def check_file(path: Path) -> None:
+    """Refuses what is no plain file with something in it: opening a pipe would wait for ever."""
+    try:
+        status = os.stat(path)
+    except FileNotFoundError:
+        reason = "link to a file that is not there" if path.is_symlink() else "file not found"
+        raise Unreadable(reason) from None
+    if stat.S_ISDIR(status.st_mode):
+        raise Unreadable("a folder, not an image")
+    if not stat.S_ISREG(status.st_mode):
+        raise Unreadable("not a plain file")
+    if status.st_size == 0:
+        raise Unreadable("empty file")
+    if status.st_size > MAX_BYTES:
+        raise Unreadable(f"file too large: more than {MAX_BYTES >> 20} MiB")
+
+
+def _square(image: Image.Image, size: int) -> Pixels:
+    from PIL import ImageOps
+
+    file_format = image.format
+    image.draft(None, (size, size))  # JPEG: decodes at a fraction of the full size
+    return to_square(to_rgb(ImageOps.exif_transpose(image), file_format), size)
 
 
 def to_square(image: Image.Image, size: int) -> Pixels:
@@ -97,6 +147,10 @@ def _to_8_bits(values: npt.NDArray[Any], file_format: str | None) -> npt.NDArray
     else:
         scaled = (table - low) / max(high - low, 1e-12) * 255
     return np.clip(np.rint(scaled), 0, 255).astype(np.uint8)
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).splitlines()[0] if str(error) else repr(error)
 
 
 def _too_large(what: str) -> str:

@@ -1,0 +1,58 @@
+"""A short text that changes with the data: whether a checkpoint was made from the same samples."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sebra.samples.table import Content, FeatureArray, ImageFiles, Samples, Texts
+
+
+def fingerprint(samples: Samples) -> str:
+    """Number of samples and a digest of ids, labels, splits, classes and content.
+
+    Of files only size and time are looked at, also of those that are mapped; arrays in memory are
+    read whole. Attributes do not count: no ranking depends on them.
+    """
+    state = hashlib.sha256()
+    for text in (*samples.classes, "", *samples.ids.tolist()):
+        state.update(f"{text}\0".encode("utf-8", "backslashreplace"))
+    for part in (samples.labels, samples.split):
+        state.update(np.ascontiguousarray(part).tobytes())
+    _add_content(state, samples.content)
+    return f"{len(samples)} samples, {state.hexdigest()[:12]}"
+
+
+def _add_content(state: Any, content: Content) -> None:
+    if isinstance(content, ImageFiles):
+        for path in content.paths:
+            state.update(_stamp(path).encode())
+    elif isinstance(content, Texts):
+        for text in (*content.first, "", *(content.second or ())):
+            state.update(f"{text}\0".encode("utf-8", "backslashreplace"))
+    else:
+        array = content.values if isinstance(content, FeatureArray) else content.pixels
+        state.update(np.ascontiguousarray(content.rows).tobytes())
+        _add_array(state, array)
+
+
+def _add_array(state: Any, array: npt.NDArray[Any]) -> None:
+    state.update(f"{array.shape} {array.dtype.str}".encode())
+    file = getattr(array, "filename", None)
+    if isinstance(array, np.memmap) and file is not None:
+        state.update(_stamp(Path(file)).encode())
+    else:
+        state.update(np.ascontiguousarray(array).data)
+
+
+def _stamp(path: Path) -> str:
+    try:
+        found = os.stat(path)
+    except OSError as error:
+        return f"{error.errno};"
+    return f"{found.st_size} {found.st_mtime_ns};"

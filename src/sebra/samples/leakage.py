@@ -1,0 +1,96 @@
+"""The same content in more than one split: what was trained on must not be tested on."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any
+
+import numpy as np
+
+from sebra.samples.table import ImageArray, ImageFiles, Samples, Texts
+
+SHOWN = 20
+_FIRST_VALUES = 16
+
+Key = Callable[[int], Hashable]
+
+
+def leakage(samples: Samples) -> dict[str, Any]:
+    """Samples whose content is the same, byte for byte, in more than one split.
+
+    count: contents that are. examples: the ids of the first of them, training samples first. A file
+    is read only if another split has one of its size.
+    """
+    rows = np.argsort(samples.split, kind="stable").tolist()
+    for key in (_cheap_key(samples), _content_key(samples)):
+        groups = _shared(samples, rows, key)
+        rows = [row for group in groups for row in group]
+    return {
+        "count": len(groups),
+        "examples": [[str(samples.ids[row]) for row in group] for group in groups[:SHOWN]],
+    }
+
+
+def leakage_note(count: int) -> str:
+    """What a person should know about leaking samples."""
+    what = "1 content occurs" if count == 1 else f"{count} contents occur"
+    return (
+        f"leakage: {what} in more than one split, so that figures on held-out samples are "
+        "too good; `sebra data check` names them"
+    )
+
+
+def _shared(samples: Samples, rows: Iterable[int], key: Key) -> list[list[int]]:
+    """Groups of rows with the same key that lie in more than one split."""
+    places: dict[Hashable, list[int]] = defaultdict(list)
+    for row in rows:
+        found = key(row)
+        if found is not None:
+            places[found].append(row)
+    return [group for group in places.values() if len({int(samples.split[r]) for r in group}) > 1]
+
+
+def _cheap_key(samples: Samples) -> Key:
+    """Differs only where the content does, and costs little."""
+    content = samples.content
+    if isinstance(content, ImageFiles):
+        return lambda row: _size(content.paths[row])
+    if isinstance(content, Texts):
+        return lambda row: content.first[row]
+    if isinstance(content, ImageArray):
+        middle = content.pixels.shape[1] // 2
+        return lambda row: content.pixels[content.rows[row], middle].tobytes()
+    return lambda row: content.values[content.rows[row], :_FIRST_VALUES].tobytes()
+
+
+def _content_key(samples: Samples) -> Key:
+    content = samples.content
+    if isinstance(content, ImageFiles):
+        return lambda row: _file_digest(content.paths[row])
+    if isinstance(content, Texts):
+        second = content.second
+        return lambda row: (content.first[row], "" if second is None else second[row])
+    array = content.pixels if isinstance(content, ImageArray) else content.values
+    return lambda row: _digest(array[content.rows[row]].tobytes())
+
+
+def _size(path: os.PathLike[str]) -> int | None:
+    try:
+        return os.stat(path).st_size
+    except OSError:  # it vanished, and is a fault elsewhere
+        return None
+
+
+def _file_digest(path: os.PathLike[str]) -> bytes | None:
+    try:
+        with open(path, "rb") as file:
+            return _digest(file.read())
+    except OSError:
+        return None
+
+
+def _digest(data: bytes) -> bytes:
+    return hashlib.blake2b(data, digest_size=16).digest()
