@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 from itertools import product
 from pathlib import Path
 
@@ -172,4 +173,78 @@ def mnist_pictures(root: Path, per_digit: int = 12) -> Path:
             place = root / split / str(label)
             place.mkdir(parents=True, exist_ok=True)
             Image.fromarray(grey[row]).save(place / f"{row}.png")
+    return root
+
+
+def waterbirds(root: Path, aligned: int = 6, conflicting: int = 2, held_out: int = 2) -> Path:
+    lines = ["img_id,img_filename,y,split,place,place_filename"]
+    for split, bird, place in product(range(3), range(2), range(2)):
+        count = held_out if split else (aligned if bird == place else conflicting)
+        for _ in range(count):
+            number = len(lines)
+            name = f"{bird:03d}.Bird_{bird}/Bird_{bird}_{number:04d}.jpg"
+            save(root / name, seed=number, tint=place)
+            scene = ("/b/bamboo_forest/0001.jpg", "/o/ocean/0001.jpg")[place]
+            lines.append(f"{number},{name},{bird},{split},{place},{scene}")
+    (root / "metadata.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return root
+
+
+SYNSETS = ("n01443537", "n02056570", "n02971356", "n07753592")  # goldfish, penguin, carton, banana
+
+
+def motif(kind: int, seed: int, side: int = 48) -> Image.Image:
+    """Noise with a coloured sign, whose place and colour belong to its kind."""
+    rng = np.random.default_rng(seed)
+    pixels = rng.integers(0, 110, (side, side, 3))
+    hue = np.array([(220, 60, 40), (40, 70, 220), (60, 190, 60), (220, 200, 40)][kind % 4])
+    third = side // 3
+    column = (kind // 2) % 2 * (side - third)
+    pixels[-third:, column : column + third] = hue * rng.uniform(0.7, 1)
+    return Image.fromarray(pixels.astype(np.uint8))
+
+
+def synset_folder(root: Path, synsets: tuple[str, ...], n: int, first_seed: int = 0) -> Path:
+    """One folder of `n` pictures for each synset."""
+    for kind, synset in enumerate(synsets):
+        (root / synset).mkdir(parents=True, exist_ok=True)
+        for i in range(n):
+            picture_ = motif(kind, seed=first_seed + 1000 * kind + i)
+            picture_.save(root / synset / f"{synset}_{i}.JPEG", quality=95)
+    return root
+
+
+def imagenet(root: Path, train: int = 12, val: int = 6) -> Path:
+    synset_folder(root / "train", SYNSETS, train)
+    synset_folder(root / "val", SYNSETS, val, first_seed=500)
+    return root
+
+
+def imagenet_r(root: Path, n: int = 4) -> Path:
+    """Drawings of two of the classes."""
+    return synset_folder(root, SYNSETS[:2], n, first_seed=70_000)
+
+
+def imagenet_9(root: Path, n: int = 4) -> Path:
+    """Two superclasses: fish and bird; carton and banana have none."""
+    for v, variant in enumerate(("mixed_same", "mixed_rand")):
+        for kind, name in enumerate(("00_fish", "01_bird")):
+            place = root / variant / "val" / name
+            place.mkdir(parents=True, exist_ok=True)
+            for i in range(n):
+                motif(kind, seed=90_000 + 1000 * v + 100 * kind + i).save(place / f"fg_{i}.JPEG")
+    mapping = dict(zip(SYNSETS, (0, 1, -1, -1), strict=True))
+    (root / "in_to_in9.json").write_text(json.dumps(mapping), encoding="utf-8")
+    return root
+
+
+def living17(root: Path, train: int = 2, val: int = 1) -> Path:
+    from sebra.samples.layouts.living17 import subpopulations
+
+    for number, part in enumerate(subpopulations()):
+        for split, n in (("train", train), ("val", val)):
+            for i in range(n):
+                name = f"{part.synset}_{i}.JPEG"
+                seed = 10 * number + i + 5 * len(split)
+                save(root / split / part.synset / name, seed, tint=number // 4)
     return root
