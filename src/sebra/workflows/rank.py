@@ -20,6 +20,7 @@ from sebra.samples.table import Samples
 from sebra.workflows.history import history_of
 from sebra.workflows.neurons import give_marks, write_template
 from sebra.workflows.prepare import Prepared, Source, prepare
+from sebra.workflows.suspects import add_noise
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,7 @@ def rank_prepared(prepared: Prepared, ranker: Any, session: Session, meter: Mete
     part, _ = prepared.split("train")
     ranking = Ranking.from_result(result, part.ids, part.labels, part.classes)
     ranking.data = prepared.source.data
+    add_noise(ranking, prepared, session, meter)
     metrics = {
         "version": __version__,
         "data": prepared.source.data,

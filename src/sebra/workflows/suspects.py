@@ -1,0 +1,34 @@
+"""The `noise`, `suggested` and `why` columns of a ranking."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sebra.engine.session import Session
+from sebra.ranking.noise import estimate_noise, too_large
+from sebra.ranking.ranking import Ranking
+from sebra.runs.meter import Meter
+from sebra.workflows.prepare import Prepared
+
+
+def add_noise(ranking: Ranking, prepared: Prepared, session: Session, meter: Meter) -> None:
+    """Estimates who is mislabelled and writes it into the ranking's table.
+
+    `ranking` is in the order of the training split, as `Ranking.from_result` leaves it.
+    """
+    task = prepared.task("train")
+    if too_large(task):
+        session.note(
+            f"no noise column: {len(task)} samples x {task.classes} classes are too many for it"
+        )
+        return
+    part, _ = prepared.split("train")
+    with meter.phase("noise"):
+        found = estimate_noise(task)
+    names = np.asarray(part.classes, dtype=object)
+    ranking.table = ranking.table.assign(
+        noise=found.noise,
+        suggested=names[found.suggested],
+        why=np.asarray(found.reasons(part.labels, part.classes), dtype=object),
+    )
+    ranking.details["suspects"] = int(found.flagged.sum())
