@@ -1,4 +1,4 @@
-"""Features mode: the backbone runs once over the images, heads train on what it gave."""
+"""Features mode: the backbone runs once over the content, heads train on what it gave."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def extract_features(
 ) -> FeatureArray:
     """The penultimate features of every row of `inputs`, from the cache where they are there.
 
-    `key` identifies the images; backbone, weights and image size are added to it.
+    `key` identifies the images or tokens; backbone, weights and input size are added to it.
     """
     parts: list[str | int | bytes] = [
         FORMAT_VERSION,
@@ -43,8 +43,13 @@ def extract_features(
         inputs.device.type,
     ]
     shape = (len(inputs), network.width)
+    fill = _fill
+    if network.is_text:
+        from sebra.engine.text_network import fill_features
+
+        fill = fill_features
     array, _ = cached_array(
-        "features", parts, shape, np.float16, lambda out: _fill(out, network, inputs, progress)
+        "features", parts, shape, np.float16, lambda out: fill(out, network, inputs, progress)
     )
     return FeatureArray(array, np.arange(len(inputs), dtype=np.int64))
 

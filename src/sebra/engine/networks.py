@@ -1,4 +1,4 @@
-"""Networks: timm backbones, a small one for tiny images, a head over features."""
+"""Networks: timm backbones, a small one for tiny images, text encoders, a head over features."""
 
 from __future__ import annotations
 
@@ -25,8 +25,10 @@ class NetworkSpec:
     """All that is needed to build a network again.
 
     backbone: a timm name, `small` (convolutions from scratch for tiny images), `random` (fixed
-    random convolutions, features mode only) or `linear` (a head over features).
-    inputs: (3, height, width) or (d,). weights: a file, `hub` or `none`.
+    random convolutions, features mode only), `linear` (a head over features) or the folder or hub
+    name of a transformers encoder, whose configuration (JSON) is then in `encoder`.
+    inputs: (3, height, width), (d,) or, of text, (token rows, length). weights: a file, `hub`,
+    `none` or an encoder's name.
     hidden: width of one hidden layer between features and head; 0 for none. heads: last layers;
     more than one makes an `EnsembleHead`.
     """
@@ -37,6 +39,7 @@ class NetworkSpec:
     weights: str = "none"
     hidden: int = 0
     heads: int = 1
+    encoder: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -67,7 +70,7 @@ class EnsembleHead(nn.Module):
 
 
 class Network(nn.Module):
-    """Normalise, embed, classify. Takes raw inputs: uint8 or 0..255 images, or plain features."""
+    """Normalise, embed, classify. Takes raw inputs: uint8 or 0..255 images, features, tokens."""
 
     shift: Tensor
     scale: Tensor
@@ -76,7 +79,8 @@ class Network(nn.Module):
         super().__init__()
         self.spec = spec
         self.is_image = len(spec.inputs) == 3
-        shape = (1, 3, 1, 1) if self.is_image else (1, spec.inputs[0])
+        self.is_text = len(spec.inputs) == 2
+        shape = (1, 3, 1, 1) if self.is_image else (1, 1 if self.is_text else spec.inputs[0])
         mean = (
             torch.tensor(IMAGENET_MEAN).view(shape) * 255 if self.is_image else torch.zeros(shape)
         )
@@ -89,10 +93,18 @@ class Network(nn.Module):
 
     def embed(self, x: Tensor) -> Tensor:
         """The penultimate representation."""
+        if self.is_text:
+            tokens: Tensor = self.body(x)
+            return tokens
         if not x.is_floating_point() or x.dtype != self.shift.dtype:
             x = x.to(self.shift.dtype)
         z: Tensor = self.body((x - self.shift) * self.scale)
         return z
+
+    @property
+    def capturable(self) -> bool:
+        """Whether a CUDA graph can hold a training step of this network."""
+        return bool(getattr(self.body, "capturable", True))
 
     def classify(self, z: Tensor) -> Tensor:
         out: Tensor = self.head(z)
@@ -175,6 +187,10 @@ def build(spec: NetworkSpec, seed: int, weights: Weights | None = None) -> Netwo
         torch.manual_seed(seed)
         if len(spec.inputs) == 1:
             body, width = _feature_body(spec)
+        elif len(spec.inputs) == 2:
+            from sebra.engine.text_network import text_body
+
+            body, width = text_body(spec)
         elif spec.backbone == SMALL:
             body, width = small_body()
         elif spec.backbone == RANDOM:

@@ -74,7 +74,8 @@ class TrainStep:
         self.loss = loss
         self.device = device
         self.randoms = randoms
-        self._use_graph = graph and device.type == "cuda"
+        capturable = getattr(network, "capturable", True)
+        self._use_graph = graph and capturable and device.type == "cuda"
         self._graph: torch.cuda.CUDAGraph | None = None
         self._warm = 0
         self._index = self._rand = self._out = torch.empty(0)

@@ -10,13 +10,14 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from sebra.loading.texts import TokenArray
 from sebra.samples.table import FeatureArray, ImageArray
 
 _COPY_ROWS_BYTES = 256 * 2**20
 
 
 class Inputs:
-    """Images (uint8, n x h x w x 3) or features (n x d floats) of every sample of a data set.
+    """Images (uint8, n x h x w x 3), features (n x d floats) or token rows of every sample.
 
     On a GPU the array is copied to the device when it takes less than `share` of the free memory,
     else batches are streamed from the memory map through pinned memory. On a CPU the memory map
@@ -24,9 +25,13 @@ class Inputs:
     """
 
     def __init__(
-        self, content: ImageArray | FeatureArray, device: torch.device, share: float = 0.5
+        self,
+        content: ImageArray | FeatureArray | TokenArray,
+        device: torch.device,
+        share: float = 0.5,
     ) -> None:
         self.is_image = isinstance(content, ImageArray)
+        self.is_text = isinstance(content, TokenArray)
         array = content.pixels if isinstance(content, ImageArray) else content.values
         self._array = array
         self._rows = torch.from_numpy(np.ascontiguousarray(content.rows))

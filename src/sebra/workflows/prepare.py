@@ -16,17 +16,19 @@ from sebra.engine.features import extract_features, moments
 from sebra.engine.networks import LINEAR, RANDOM, SMALL, Network, NetworkSpec, Weights
 from sebra.engine.session import Session
 from sebra.engine.task import Task
+from sebra.engine.text_network import DEFAULT_ENCODER, Encoder, read_encoder
 from sebra.errors import UsageError
 from sebra.loading.decode import auto_size, load_images
 from sebra.loading.inputs import Inputs
+from sebra.loading.texts import TokenArray, Tokeniser, fit_tokeniser, load_texts
 from sebra.runs.meter import Meter
 from sebra.samples.open import open_samples
-from sebra.samples.table import SPLITS, Fault, FeatureArray, ImageArray, Samples
+from sebra.samples.table import SPLITS, Fault, FeatureArray, ImageArray, Samples, Texts
 from sebra.samples.validate import require_trainable
 
 MODES = ("auto", "features", "finetune")
 DEFAULT_BACKBONE = "resnet18"
-Readable = FeatureArray | ImageArray
+Readable = FeatureArray | ImageArray | TokenArray
 TINY_PIXELS = 64  # images up to this side go to the small network from scratch
 
 
@@ -61,6 +63,8 @@ class Prepared:
     image_size: int | None
     session: Session
     meter: Meter
+    encoder: Encoder | None = None  # of text
+    tokeniser: Tokeniser | None = None
     _contents: dict[str, tuple[Samples, Readable]] = field(default_factory=dict)
     _splits: dict[str, tuple[Samples, Inputs]] = field(default_factory=dict)
     _moments: tuple[torch.Tensor, torch.Tensor] | None = None
@@ -111,9 +115,16 @@ class Prepared:
         classes = len(samples.classes)
         if self.mode == "features":
             return NetworkSpec(LINEAR, (inputs.shape[0],), classes, hidden=hidden)
-        height, width, _ = inputs.shape
+        return self.backbone_spec(classes)
+
+    def backbone_spec(self, classes: int = 1) -> NetworkSpec:
+        """The network that sees the content itself."""
         source = self.weights.source if self.weights else "none"
-        return NetworkSpec(self.backbone, (3, height, width), classes, weights=source)
+        if self.encoder is not None and self.tokeniser is not None:
+            shape, config = self.tokeniser.shape, self.encoder.config
+            return NetworkSpec(self.backbone, shape, classes, source, encoder=config)
+        size = self.image_size or 0
+        return NetworkSpec(self.backbone, (3, size, size), classes, weights=source)
 
     def _load(self, name: str) -> tuple[Samples, Inputs]:
         part, content = self._read(name)
@@ -130,6 +141,8 @@ class Prepared:
                 raise UsageError(f"{self.source.data}: has no {name} split")
             if isinstance(part.content, FeatureArray):
                 self._contents[name] = part, part.content
+            elif isinstance(part.content, Texts):
+                self._contents[name] = part, self._tokenise(part.content, name)
             else:
                 self._contents[name] = self._decode(part, name)
         return self._contents[name]
@@ -145,13 +158,17 @@ class Prepared:
             self.session.note(f"{len(new)} unreadable images of {name} set aside (quarantine.csv)")
         return part, images
 
-    def _extract(self, images: ImageArray, inputs: Inputs, name: str) -> FeatureArray:
-        height, width, _ = inputs.shape
-        spec = NetworkSpec(self.backbone, (3, height, width), 1)
+    def _tokenise(self, texts: Texts, name: str) -> TokenArray:
+        assert self.tokeniser is not None
+        show = _Bar(self.session, f"tokenise {name}", len(texts.first))
+        with self.meter.phase("decode"), show:
+            return load_texts(texts, self.tokeniser, show.update)
+
+    def _extract(self, content: ImageArray | TokenArray, inputs: Inputs, name: str) -> FeatureArray:
         show = _Bar(self.session, f"features {name}", len(inputs))
         with self.meter.phase("features"), show:
-            network = networks.build(spec, 0, self.weights).to(self.device)
-            return extract_features(network, self.weights, inputs, _key(images), show.update)
+            network = networks.build(self.backbone_spec(), 0, self.weights).to(self.device)
+            return extract_features(network, self.weights, inputs, _key(content), show.update)
 
 
 def build_network(
@@ -201,6 +218,8 @@ def _prepare(source: Source, session: Session, meter: Meter, samples: Samples | 
         if source.backbone is not None or source.weights is not None:
             raise UsageError(f"--backbone, --weights: {source.data} holds features, not images")
         return Prepared(source, samples, device, "features", LINEAR, None, None, session, meter)
+    if isinstance(samples.content, Texts):
+        return _prepare_text(source, samples, device, session, meter)
     size = source.image_size or auto_size(samples.take(samples.rows("train")))
     backbone, weights, mode = _network_choice(source, size, device, session)
     origin = "pretrained" if weights else "fixed" if backbone == RANDOM else "from scratch"
@@ -209,6 +228,47 @@ def _prepare(source: Source, session: Session, meter: Meter, samples: Samples | 
         f"at {size} px on {device.type}"
     )
     return Prepared(source, samples, device, mode, backbone, weights, size, session, meter)
+
+
+def _prepare_text(
+    source: Source, samples: Samples, device: torch.device, session: Session, meter: Meter
+) -> Prepared:
+    if source.image_size is not None:
+        raise UsageError(f"--image-size: {source.data} holds text, not images")
+    if source.weights not in (None, "none"):
+        raise UsageError(
+            f"--weights: {source.data} holds text, whose weights come with --backbone FOLDER; "
+            "only `none` (from scratch) can be given"
+        )
+    scratch = source.weights == "none"
+    if scratch and source.mode == "features":
+        raise UsageError("--mode features, --weights none: features need pretrained weights")
+    mode = source.mode
+    if mode == "auto":
+        mode = "features" if device.type == "cpu" and not scratch else "finetune"
+    encoder = read_encoder(source.backbone or DEFAULT_ENCODER)
+    texts = samples.take(samples.rows("train")).content
+    assert isinstance(texts, Texts)
+    tokeniser = fit_tokeniser(
+        encoder.vocabulary, texts, encoder.most_tokens, apart=mode == "features"
+    )
+    session.note(
+        f"mode {mode}: {Path(encoder.name).name} ({'from scratch' if scratch else 'pretrained'}) "
+        f"with {tokeniser.length} tokens on {device.type}"
+    )
+    return Prepared(
+        source,
+        samples,
+        device,
+        "scratch" if scratch else mode,
+        encoder.name,
+        None if scratch else encoder.weights,
+        None,
+        session,
+        meter,
+        encoder,
+        tokeniser,
+    )
 
 
 def _network_choice(
@@ -254,14 +314,15 @@ def _weights(option: str | None, backbone: str) -> Weights | None:
     return weights
 
 
-def _key(images: ImageArray) -> str:
-    """Identifies the pixels: the cache entry they are mapped from, or their content."""
-    state = hashlib.sha256(np.ascontiguousarray(images.rows).tobytes())
-    name = getattr(images.pixels, "filename", None)
+def _key(content: ImageArray | TokenArray) -> str:
+    """Identifies pixels or tokens: the cache entry they are mapped from, or their content."""
+    array: Any = content.pixels if isinstance(content, ImageArray) else content.values
+    state = hashlib.sha256(np.ascontiguousarray(content.rows).tobytes())
+    name = getattr(array, "filename", None)
     if name is not None:
         state.update(str(Path(name).resolve()).encode())
     else:
-        state.update(np.ascontiguousarray(images.pixels).tobytes())
+        state.update(np.ascontiguousarray(array).tobytes())
     return state.hexdigest()[:32]
 
 
