@@ -1,4 +1,4 @@
-"""`sebra bench` and `sebra bench study`."""
+"""`sebra bench`, `sebra bench study` and `sebra bench speed`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typer.core import TyperGroup
 
 from sebra.cli import options as o
 from sebra.cli.output import Bars, emit, line, table
+from sebra.errors import UsageError
 
 if TYPE_CHECKING:
     from sebra.workflows.bench import BenchRun
@@ -175,6 +176,80 @@ def study(
     folder = RunFolder.create(out, f"study-{name}")
     run = run_study(name, source, options, folder, Bars())
     _show(run, str(folder.path), as_json)
+
+
+@bench_app.command("speed", epilog="Example: sebra bench speed --backbone resnet18 --json")
+def speed(
+    data: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[DATA]",
+            help="Images in any form of DATA [default: UrbanCars in $SEBRA_DATA, else demo].",
+            show_default=False,
+        ),
+    ] = None,
+    sections: Annotated[
+        str | None,
+        typer.Option(
+            "--sections",
+            metavar="A,B",
+            help="Of train, select, ranking, debias, stream, growth, large "
+            "[default: all but large].",
+        ),
+    ] = None,
+    seeds: Annotated[int, typer.Option("--seeds", help="Rankings per side, from seed 0 on.")] = 1,
+    batch: Annotated[int, typer.Option("--batch", help="Images per step.")] = 128,
+    sizes: Annotated[
+        str, typer.Option("--sizes", metavar="N,M", help="Numbers of samples for growth.")
+    ] = "1000,10000,100000,1000000",
+    large: Annotated[
+        str, typer.Option("--large", metavar="N,D,C", help="Samples, width, classes for large.")
+    ] = "1300000,2048,1000",
+    reference: Annotated[
+        str | None,
+        typer.Option("--reference", metavar="FILE", help="The reference loops, as a file."),
+    ] = None,
+    out: Out = None,
+    device: o.Device = "auto",
+    backbone: o.Backbone = None,
+    weights: o.Weights = None,
+    image_size: o.ImageSize = None,
+    preset: Preset = None,
+    as_json: o.Json = False,
+) -> None:
+    """Measure speed beside an eager bf16 loop and the plain reference loop, in one run."""
+    from sebra.runs.folder import RunFolder
+    from sebra.workflows.benching.speed import USUAL, SpeedOptions, default_data
+    from sebra.workflows.benching.speed import speed as run_speed
+
+    options = SpeedOptions(
+        sections=o.split_names(sections) or USUAL,
+        seeds=seeds,
+        preset=preset,
+        batch=batch,
+        sizes=_numbers("--sizes", sizes),
+        large=_triple(large),
+        reference=reference,
+    )
+    source = o.make_source(
+        data or default_data(), 0, device, "auto", backbone, weights, image_size, None, None
+    )
+    folder = RunFolder.create(out, "speed")
+    _show(run_speed(source, options, folder, Bars()), str(folder.path), as_json)
+
+
+def _numbers(option: str, text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise UsageError(f"{option}: {text!r} is not a list of numbers like 1000,10000") from None
+
+
+def _triple(text: str) -> tuple[int, int, int]:
+    found = _numbers("--large", text)
+    if len(found) != 3 or min(found) < 2:
+        raise UsageError(f"--large: {text!r} is not samples,width,classes like 1300000,2048,1000")
+    return found[0], found[1], found[2]
 
 
 def _show(run: BenchRun, where: str, as_json: bool) -> None:
