@@ -193,7 +193,7 @@ def waterbirds(root: Path, aligned: int = 6, conflicting: int = 2, held_out: int
 SYNSETS = ("n01443537", "n02056570", "n02971356", "n07753592")  # goldfish, penguin, carton, banana
 
 
-def motif(kind: int, seed: int, side: int = 48) -> Image.Image:
+def motif(kind: int, seed: int, side: int = 64) -> Image.Image:
     """Noise with a coloured sign, whose place and colour belong to its kind."""
     rng = np.random.default_rng(seed)
     pixels = rng.integers(0, 110, (side, side, 3))
