@@ -158,7 +158,7 @@ def make_trainer(
         network, config.optimizer, config.lr, config.weight_decay, config.momentum
     )
     wanted = task.randoms if randoms is None else randoms
-    step = TrainStep(network, optimizer, loss, task.device, randoms=wanted, graph=graph)
+    step = TrainStep(network, optimizer, loss, task.device, wanted, graph, task)
     generator = task.generator(offset + 17)
     return Trainer(network, optimizer, step, generator, config, extra or {})
 

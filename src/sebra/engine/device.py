@@ -9,11 +9,18 @@ from typing import Any
 
 import torch
 
+from sebra.engine import distributed
 from sebra.errors import UsageError
 
 
 def choose_device(name: str = "auto") -> torch.device:
-    """`auto`, `cpu` or `cuda` to a device; asks for a GPU only where there is one."""
+    """`auto`, `cpu` or `cuda` to a device; asks for a GPU only where there is one.
+
+    Under a launcher of several processes it is this process's own, and the processes are joined.
+    """
+    shared = distributed.start(name) if name in ("auto", "cpu", "cuda") else None
+    if shared is not None and name in ("auto", shared.type):
+        return shared
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     if name not in ("cpu", "cuda"):

@@ -1,4 +1,4 @@
-"""One training step and one pass over samples: the two things every method repeats.
+"""The training step that every method repeats, and the order in which it meets the samples.
 
 Batch shapes never change, so that cuDNN tunes once and a CUDA graph can be replayed; nothing here
 waits for the device inside an epoch.
@@ -6,14 +6,31 @@ waits for the device inside an epoch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import repeat
 
 import torch
 from torch import Tensor, nn
 
+from sebra.engine import distributed
 from sebra.engine.device import autocast
+from sebra.engine.passes import batches_of, evaluating, label_probability, predict
 from sebra.engine.task import Task
 from sebra.errors import NumericalError
+from sebra.loading.inputs import Inputs
+
+__all__ = [
+    "TrainStep",
+    "batches_of",
+    "drawn",
+    "evaluating",
+    "label_probability",
+    "make_optimizer",
+    "predict",
+    "set_lr",
+    "shuffled",
+    "train_epoch",
+]
 
 Loss = Callable[[Tensor, Tensor], Tensor]  # (index, rand) -> scalar loss
 _WARM_STEPS = 3
@@ -55,7 +72,8 @@ class TrainStep:
 
     `loss(index, rand)` computes the scalar to minimise. `randoms` is how many uniform numbers per
     sample it wants. On CUDA the step is captured into a graph after a few plain steps, so anything
-    `loss` reads must be a tensor that is updated in place.
+    `loss` reads must be a tensor that is updated in place. `task` lets content that does not fit on
+    the device be read ahead; a loss that asks for other samples than its own fetches them itself.
     """
 
     def __init__(
@@ -66,8 +84,10 @@ class TrainStep:
         device: torch.device,
         randoms: int = 0,
         graph: bool = True,
+        task: Task | None = None,
     ) -> None:
         self.network = network
+        self.task = task
         self.optimizers = (
             [optimizer] if isinstance(optimizer, torch.optim.Optimizer) else list(optimizer)
         )
@@ -75,51 +95,76 @@ class TrainStep:
         self.device = device
         self.randoms = randoms
         capturable = getattr(network, "capturable", True)
-        self._use_graph = graph and capturable and device.type == "cuda"
+        one = distributed.size() == 1  # gradients are exchanged outside of any graph
+        self._use_graph = graph and capturable and one and device.type == "cuda"
         self._graph: torch.cuda.CUDAGraph | None = None
         self._warm = 0
         self._index = self._rand = self._out = torch.empty(0)
+        self._content: Tensor | None = None
+        self.weight = 1.0  # of this process's losses
 
-    def __call__(self, index: Tensor, rand: Tensor) -> Tensor:
-        """Takes one step and returns the loss (a device scalar, valid until the next step)."""
+    def __call__(self, index: Tensor, rand: Tensor, content: Tensor | None = None) -> Tensor:
+        """Takes one step and returns the loss (a device scalar, valid until the next step).
+
+        `content` is that of `index`, where it was read ahead.
+        """
         if not self._use_graph:
-            return self._run(index, rand)
+            return self._run(index, rand, content)
         if self._graph is None:
             if self._warm < _WARM_STEPS:
-                return self._warm_step(index, rand)
-            self._capture(index, rand)
+                return self._warm_step(index, rand, content)
+            self._capture(index, rand, content)
         self._index.copy_(index)
         self._rand.copy_(rand)
+        if content is not None:
+            assert self._content is not None
+            self._content.copy_(content)
         assert self._graph is not None
         self._graph.replay()
         return self._out
 
-    def _run(self, index: Tensor, rand: Tensor) -> Tensor:
+    def contents(self, order: Tensor) -> Iterable[Tensor | None]:
+        """The content of every batch of `order`, read ahead; nothing where it is resident."""
+        if self.task is None or self.task.inputs.resident:
+            return repeat(None, len(order))
+        return self.task.inputs.read(self.task.rows[order])
+
+    def _run(self, index: Tensor, rand: Tensor, content: Tensor | None) -> Tensor:
+        if content is not None:
+            assert self.task is not None
+            self.task.inputs.stage(index, content)
         for optimizer in self.optimizers:
             optimizer.zero_grad(set_to_none=True)
         with autocast(self.device):
             loss = self.loss(index, rand)
+        if self.weight != 1.0:
+            loss = loss * self.weight
         loss.backward()  # type: ignore[no-untyped-call]
+        distributed.average_gradients(self.optimizers)
         for optimizer in self.optimizers:
             optimizer.step()
         return loss.detach()
 
-    def _warm_step(self, index: Tensor, rand: Tensor) -> Tensor:
+    def _warm_step(self, index: Tensor, rand: Tensor, content: Tensor | None) -> Tensor:
         self._warm += 1
+        before = Inputs.map_reads
         side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
-            out = self._run(index, rand)
+            out = self._run(index, rand, content)
         torch.cuda.current_stream().wait_stream(side)
+        if Inputs.map_reads != before:  # the loss fetches samples from the host: no graph can
+            self._use_graph = False
         return out
 
-    def _capture(self, index: Tensor, rand: Tensor) -> None:
+    def _capture(self, index: Tensor, rand: Tensor, content: Tensor | None) -> None:
         self._index, self._rand = index.clone(), rand.clone()
+        self._content = None if content is None else content.clone()
         for optimizer in self.optimizers:
             optimizer.zero_grad(set_to_none=True)
         self._graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self._graph):
-            self._out = self._run(self._index, self._rand)
+            self._out = self._run(self._index, self._rand, self._content)
 
 
 def train_epoch(
@@ -133,13 +178,18 @@ def train_epoch(
     Stops with the batch named when the loss leaves the finite numbers.
     """
     steps, batch = order.shape
-    rand = torch.rand(steps, batch, step.randoms, generator=generator).to(step.device)
+    rand = torch.rand(steps, batch, step.randoms, generator=generator)
+    rand = distributed.share(rand, 1).to(step.device)
     order = order.to(step.device)
+    mine = distributed.share(order, 1)
+    step.weight = distributed.share_weight(batch)
     losses = torch.zeros(steps, device=step.device)
-    for i in range(steps):
+    for i, content in enumerate(step.contents(mine)):
         if on_step is not None:
             on_step(i)
-        losses[i] = step(order[i], rand[i])
+        losses[i] = step(mine[i], rand[i], content)
+    distributed.average([losses])
+    distributed.average_statistics(step.network)
     values = losses.cpu()
     if not bool(torch.isfinite(values).all()):
         first = int((~torch.isfinite(values)).nonzero()[0])
@@ -149,16 +199,6 @@ def train_epoch(
             "lower the learning rate (--set lr=…)"
         )
     return float(values.mean())
-
-
-def batches_of(index: Tensor, batch: int) -> Tensor:
-    """Cuts `index` into full batches, filling the last one from the front so the shape is fixed."""
-    count = len(index)
-    steps = max(1, -(-count // batch))
-    fill = steps * batch - count
-    if fill:
-        index = torch.cat([index, index[torch.arange(fill) % count]])
-    return index.view(steps, batch)
 
 
 def shuffled(index: Tensor, batch: int, generator: torch.Generator) -> Tensor:
@@ -171,43 +211,3 @@ def drawn(index: Tensor, draws: int, batch: int, generator: torch.Generator) -> 
     steps = max(1, -(-draws // batch))
     pick = torch.randint(len(index), (steps, batch), generator=generator)
     return index[pick]
-
-
-@torch.no_grad()
-def predict(
-    network: Callable[[Tensor], Tensor], task: Task, index: Tensor, batch: int = 512
-) -> Tensor:
-    """Outputs of `network` for samples `index`, float32 on the device, in fixed batches."""
-    if len(index) == 0:
-        probe = network(task.batch(torch.zeros(2, dtype=torch.long, device=task.device)))
-        return probe.new_zeros((0, *probe.shape[1:])).float()
-    batch = min(batch, len(index)) if task.device.type == "cpu" else batch
-    out: list[Tensor] = []
-    for rows in batches_of(index.cpu(), batch).to(task.device):
-        with autocast(task.device):
-            out.append(network(task.batch(rows)).float())
-    return torch.cat(out)[: len(index)]
-
-
-class evaluating:
-    """Puts a network into evaluation mode for a block."""
-
-    def __init__(self, network: nn.Module) -> None:
-        self.network = network
-        self.was = network.training
-
-    def __enter__(self) -> nn.Module:
-        self.was = self.network.training
-        self.network.eval()
-        return self.network
-
-    def __exit__(self, *exc: object) -> None:
-        self.network.train(self.was)
-
-
-def label_probability(network: nn.Module, task: Task, index: Tensor, batch: int = 512) -> Tensor:
-    """p_y: the probability that the network gives to the label, in evaluation mode."""
-    with evaluating(network):
-        logits = predict(network, task, index, batch)
-    probs = logits.softmax(1)
-    return probs.gather(1, task.targets[index.to(task.device)][:, None]).squeeze(1)

@@ -40,7 +40,9 @@ class Task:
 
     def batch(self, index: Tensor, rand: Tensor | None = None) -> Tensor:
         """The content of samples `index`, augmented when random numbers are given."""
-        x = self.inputs.batch(self.rows[index])
+        x = self.inputs.staged(index)
+        if x is None:
+            x = self.inputs.batch(self.rows[index])
         if rand is not None and self.randoms:
             x = self.augment(x, rand)
         return x

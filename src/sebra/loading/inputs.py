@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from sebra.loading.streaming import read_ahead
 from sebra.loading.texts import TokenArray
 from sebra.samples.table import FeatureArray, ImageArray
 
@@ -20,15 +22,19 @@ class Inputs:
     """Images (uint8, n x h x w x 3), features (n x d floats) or token rows of every sample.
 
     On a GPU the array is copied to the device when it takes less than `share` of the free memory,
-    else batches are streamed from the memory map through pinned memory. On a CPU the memory map
-    itself is indexed, so that pages belong to the file and not to the process.
+    else batches are streamed from the memory map through pinned memory (`read`). On a CPU the
+    memory map itself is indexed, so that pages belong to the file and not to the process.
+    `stream` decides instead where it is given.
     """
+
+    map_reads: ClassVar[int] = 0  # batches that were fetched while the device waited
 
     def __init__(
         self,
         content: ImageArray | FeatureArray | TokenArray,
         device: torch.device,
         share: float = 0.5,
+        stream: bool | None = None,
     ) -> None:
         self.is_image = isinstance(content, ImageArray)
         self.is_text = isinstance(content, TokenArray)
@@ -40,9 +46,12 @@ class Inputs:
         )
         self.device = device
         self.shape: tuple[int, ...] = tuple(array.shape[1:])
-        self.resident = device.type == "cpu" or _fits(array, len(content.rows), device, share)
+        if stream is None:
+            stream = device.type != "cpu" and not _fits(array, len(content.rows), device, share)
+        self.resident = not stream
         self._tensor: Tensor | None = None
-        if device.type == "cpu":
+        self._staged: tuple[Tensor, Tensor] | None = None
+        if device.type == "cpu" and self.resident:
             self._tensor = _as_tensor(array)
         elif self.resident:
             self._tensor = _copy_to_device(array, content.rows, self._identity, device)
@@ -58,9 +67,34 @@ class Inputs:
             where = rows if self._identity else self._rows[rows]
             out = self._tensor.index_select(0, where)
         else:
+            Inputs.map_reads += 1
             where = self._rows[rows.cpu()]
             host = torch.from_numpy(self._array[where.numpy()])
-            out = host.pin_memory().to(self.device, non_blocking=True)
+            if self.device.type == "cuda":
+                host = host.pin_memory()
+            out = host.to(self.device, non_blocking=True)
+        return self._shaped(out)
+
+    def read(self, rows: Tensor) -> Iterator[Tensor]:
+        """`batch(rows[i])` for every i (`rows`: steps x batch); streamed ones are read ahead."""
+        if self.resident:
+            yield from (self.batch(where) for where in rows)
+        else:
+            source = _as_tensor(self._array)
+            for out in read_ahead(source, self._rows[rows.cpu()], self.device):
+                yield self._shaped(out)
+
+    def stage(self, index: Tensor, batch: Tensor) -> None:
+        """From here on `batch` is the content of the samples `index`, this very tensor."""
+        self._staged = index, batch
+
+    def staged(self, index: Tensor) -> Tensor | None:
+        """What was staged for this very tensor of indices."""
+        if self._staged is None or self._staged[0] is not index:
+            return None
+        return self._staged[1]
+
+    def _shaped(self, out: Tensor) -> Tensor:
         return out.permute(0, 3, 1, 2) if self.is_image else out
 
 

@@ -142,7 +142,12 @@ class _Rounds:
         adaptive = cfg.resolution == "auto" and cfg.use_v
         self.pace = Pace(-(-n // self.batch), n, cfg.max_share, cfg.lr, adaptive)
         self.step = TrainStep(
-            self.network, self.optimizer, self._loss, task.device, randoms=task.randoms
+            self.network,
+            self.optimizer,
+            self._loss,
+            task.device,
+            randoms=task.randoms,
+            task=task,
         )
         self.state: dict[str, Any] = {
             "network": self.network,

@@ -49,7 +49,7 @@ from sebra.workflows.rank import rank as run_rank
 
 ON_IMAGES = ("train", "select", "ranking", "debias", "stream")
 SECTIONS = (*ON_IMAGES, "growth", "large")
-USUAL = ("train", "select", "ranking", "debias", "growth")
+USUAL = ("train", "select", "ranking", "debias", "stream", "growth")
 _WORKERS = 8
 
 
@@ -269,7 +269,7 @@ def _figures(line: Line) -> dict[str, Any]:
 def _table(lines: list[Line], source: Source, extra: dict[str, Any], device: torch.device) -> Table:
     table = Table(f"speed on {device.type}: {source.backbone or 'default network'}, {source.data}")
     for line in lines:
-        rate = (lambda v: f"{v:.2f}") if line.unit == "s" else (lambda v: f"{v:,.0f}")
+        rate = _shown_seconds if line.unit == "s" else _shown_rate
         table.shown.append(
             {
                 "what": line.name,
@@ -286,8 +286,8 @@ def _table(lines: list[Line], source: Source, extra: dict[str, Any], device: tor
         )
         table.figures.append({"what": line.name, **_scalars(_figures(line))})
         if "somers_d" in line.extra:
-            pairs = (line.extra["somers_d"], line.extra["reference_somers_d"])
-            both = ["/".join("–" if d is None else f"{d:.3f}" for d in ds) for ds in pairs]
+            found = (line.extra["somers_d"], line.extra["reference_somers_d"])
+            both = ["/".join("–" if d is None else f"{d:.3f}" for d in ds) for ds in found]
             table.remarks.append(f"Somers' D by seed: Sebra {both[0]}, reference {both[1]}")
     if "peak_tflops" in extra:
         table.remarks.append(f"measured peak: {extra['peak_tflops']:.1f} TFLOP/s")
@@ -302,6 +302,14 @@ def _table(lines: list[Line], source: Source, extra: dict[str, Any], device: tor
     if not table.shown:
         table.shown.append({"what": ABSENT})
     return table
+
+
+def _shown_seconds(value: float) -> str:
+    return f"{value:.2f}"
+
+
+def _shown_rate(value: float) -> str:
+    return f"{value:,.0f}"
 
 
 def _scalars(figures: dict[str, Any]) -> dict[str, Any]:

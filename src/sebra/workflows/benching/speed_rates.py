@@ -82,7 +82,7 @@ class Bench:
         return made
 
     def steps(self) -> int:
-        return max(1, -(-len(self.task) // self.settings.batch))
+        return max(1, -(-len(self.task) // int(self.settings.batch)))
 
     def of_peak(self, images_per_second: float, train: bool) -> float:
         x = self.task.inputs.batch(self.task.rows[:8])
@@ -159,7 +159,8 @@ def _eager_rate(b: Bench, work: Callable[[Any], Any]) -> float:
     device = b.task.device
     pixels = torch.from_numpy(np.ascontiguousarray(b.pixels)).to(device)
     eager = b.reference.Eager(b.plain_network(), pixels, b.task.targets, b.settings, device)
-    return b.steps() * b.settings.batch / seconds_of(lambda: work(eager), device)
+    images = b.steps() * int(b.settings.batch)
+    return images / seconds_of(lambda: work(eager), device)
 
 
 def debias_lines(b: Bench, config: ContrastiveConfig) -> list[Line]:

@@ -72,7 +72,7 @@ def measured_peak(device: torch.device) -> float:
     x = torch.randn(images, 256, 40, 40, device=device, dtype=dtype)
     x = x.contiguous(memory_format=torch.channels_last)
     conv = nn.Conv2d(256, 256, 3, padding=1, bias=False).to(device, dtype)
-    conv = conv.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    conv = conv.to(memory_format=torch.channels_last)
     loops = 10 if cuda else 1
 
     def product() -> None:
