@@ -245,6 +245,53 @@ def living17(root: Path, train: int = 2, val: int = 1) -> Path:
         for split, n in (("train", train), ("val", val)):
             for i in range(n):
                 name = f"{part.synset}_{i}.JPEG"
-                seed = 10 * number + i + 5 * len(split)
+                seed = 100 * number + 10 * len(split) + i
                 save(root / split / part.synset / name, seed, tint=number // 4)
+    return root
+
+
+def sentence_pairs(n: int, split: int = 0) -> list[tuple[str, str, str]]:
+    """First sentence, second sentence, judgement: negation goes with contradiction, mostly."""
+    rng = np.random.default_rng(split)
+    who, what = ("man", "woman", "boy", "dog"), ("playing", "running", "sleeping", "eating")
+    rows = []
+    for i in range(n):
+        label = ("entailment", "neutral", "contradiction")[i % 3]
+        one, act = who[rng.integers(4)], what[rng.integers(4)]
+        other = what[(what.index(act) + 1 + rng.integers(3)) % 4]
+        usual = rng.random() < 0.8
+        second = {
+            "entailment": f"the {one} is {act}" if usual else f"no {one} is not {act}",
+            "neutral": f"the {one} is {act} outside" if usual else f"a {one} is not {other}",
+            "contradiction": f"the {one} is not {act}" if usual else f"the {one} is {other}",
+        }[label]
+        rows.append((f"a {one} is {act}", second, label))
+    return rows
+
+
+def sick(root: Path, n: int = 48) -> Path:
+    root.mkdir(parents=True, exist_ok=True)
+    names = ("SICK_train.txt", "SICK_trial.txt", "SICK_test_annotated.txt")
+    for split, name in enumerate(names):
+        lines = ["pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment"]
+        for i, (a, b, label) in enumerate(sentence_pairs(n, split)):
+            lines.append(f"{1000 * split + i}\t{a}\t{b}\t3.5\t{label.upper()}")
+        end = "\r\n" if split == 2 else "\n"  # as published
+        (root / name).write_text(end.join(lines) + end, encoding="utf-8", newline="")
+    return root
+
+
+def multinli(root: Path, n: int = 48) -> Path:
+    import json
+
+    root.mkdir(parents=True, exist_ok=True)
+    for split, name in enumerate(("train", "dev_matched", "dev_mismatched")):
+        rows = sentence_pairs(n, split)
+        rows[-1] = (*rows[-1][:2], "-")
+        lines = [
+            json.dumps({"gold_label": c, "sentence1": a, "sentence2": b, "pairID": f"{i}{c[0]}"})
+            for i, (a, b, c) in enumerate(rows)
+        ]
+        file = root / f"multinli_1.0_{name}.jsonl"
+        file.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return root

@@ -7,7 +7,8 @@ classifier of the shifts, trained with it, gives the weights of the ensemble.
 
 It departs in its augmentations: the paper's are made for the shortcuts of the data (cut-out
 backgrounds, co-occurring objects, watermarks); here they are general (`shifts`): colour, blur,
-erased patches and foreign surroundings of images; noise, dropped and swapped values of features.
+erased patches and foreign surroundings of images; noise, dropped and swapped values of features;
+hidden words of texts.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sebra.debiasing.method import Help, TrainConfig, check, every_sample, make_trainer
-from sebra.debiasing.shifts import RANDOMS, Shift, feature_shifts, image_shifts
+from sebra.debiasing.shifts import RANDOMS, Shift, feature_shifts, image_shifts, text_shifts
 from sebra.engine.networks import Network
 from sebra.engine.session import Session
 from sebra.engine.task import Task
@@ -67,10 +68,11 @@ class Lle:
         domains = domains_of(batch, 1 + len(shifts)).to(task.device)
         own = torch.arange(batch, device=task.device)
         used = task.randoms
+        text = task.inputs.is_text
 
         def loss(index: Tensor, rand: Tensor) -> Tensor:
             x, y = task.batch(index, rand), task.targets[index]
-            z = network.embed(shifted(x.float(), rand[:, used:], shifts))
+            z = network.embed(shifted(x if text else x.float(), rand[:, used:], shifts))
             logits = head.each(z).float()[own, domains]
             told_apart = F.cross_entropy(head.domain(z).float(), domains)
             return F.cross_entropy(logits, y) + cfg.domain_weight * told_apart
@@ -85,6 +87,10 @@ class Lle:
         if task.inputs.is_image:
             return list(image_shifts(self.config.strength).values())
         generator = task.generator(offset=31)
+        if task.inputs.is_text:
+            length = task.inputs.shape[1]
+            shifts = text_shifts(self.config.strength, length, generator, task.device)
+            return list(shifts.values())
         return list(feature_shifts(self.config.strength, network, generator).values())
 
 

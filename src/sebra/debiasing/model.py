@@ -18,9 +18,13 @@ from sebra.engine import networks
 from sebra.engine.device import autocast, choose_device
 from sebra.engine.networks import Network, NetworkSpec
 from sebra.errors import UsageError
+from sebra.loading.texts import Tokeniser
+from sebra.samples.table import Texts
 
 WEIGHTS, DESCRIPTION = "model.safetensors", "model.json"
+VOCABULARY = "tokenizer.json"  # of a model that takes text
 FORMAT = 1
+IMAGE_PREPROCESSING = "RGB, squashed to the input size, 0..255; normalised by the network"
 
 
 class Stacked(nn.Module):
@@ -38,16 +42,17 @@ class Stacked(nn.Module):
 
 @dataclass
 class Model:
-    """A classifier with its classes and preprocessing; takes raw images (or features)."""
+    """A classifier with its classes and preprocessing; takes raw images, texts or features."""
 
     network: nn.Module
     classes: tuple[str, ...]
     specs: tuple[NetworkSpec, ...]  # one, or backbone and top
     details: dict[str, Any] = field(default_factory=dict)
+    tokeniser: Tokeniser | None = None
 
     @property
     def inputs(self) -> tuple[int, ...]:
-        """Shape of one input: (3, height, width) or (d,)."""
+        """Shape of one input: (3, height, width), (d,) or, of text, (token rows, length)."""
         return self.specs[0].inputs
 
     @property
@@ -56,8 +61,9 @@ class Model:
 
     @torch.no_grad()
     def probabilities(self, content: Any, batch: int = 256) -> npt.NDArray[np.float32]:
-        """Class probabilities: of an array of features, of uint8 images (n x h x w x 3), or of a
-        sequence of image files or PIL images."""
+        """Class probabilities: of an array of features, of uint8 images (n x h x w x 3), of a
+        sequence of image files or PIL images, or, from a model of text, of a sequence of texts or
+        of sentence pairs."""
         x = self._array(content)
         self.network.eval()
         out = []
@@ -78,6 +84,8 @@ class Model:
         return names
 
     def _array(self, content: Any) -> npt.NDArray[Any]:
+        if self.tokeniser is not None:
+            return self.tokeniser.encode(_texts(content))
         if not isinstance(content, np.ndarray):
             return self._images(content)
         wanted = self.inputs if len(self.inputs) == 1 else (*self.inputs[1:], 3)
@@ -115,9 +123,18 @@ class Model:
             "format": FORMAT,
             "classes": list(self.classes),
             "networks": [s.to_dict() for s in self.specs],
-            "preprocessing": "RGB, squashed to the input size, 0..255; normalised by the network",
+            "preprocessing": IMAGE_PREPROCESSING,
             **self.details,
         }
+        if self.tokeniser is not None:
+            description["preprocessing"] = {
+                "length": self.tokeniser.length,
+                "pair": self.tokeniser.pair,
+                "apart": self.tokeniser.apart,
+            }
+            vocabulary = where / f".{VOCABULARY}.{os.getpid()}.tmp"
+            vocabulary.write_text(self.tokeniser.vocabulary, encoding="utf-8")
+            os.replace(vocabulary, where / VOCABULARY)
         weights = where / f".{WEIGHTS}.{os.getpid()}.tmp"
         text = where / f".{DESCRIPTION}.{os.getpid()}.tmp"
         save_file(state, weights)
@@ -140,12 +157,37 @@ class Model:
             classes = tuple(str(c) for c in found["classes"])
             network = assemble([networks.build(s, 0) for s in specs])
             network.load_state_dict(load_file(where / WEIGHTS))
+            tokeniser = _read_tokeniser(where, specs[0], found["preprocessing"])
         except (KeyError, TypeError, ValueError, RuntimeError, SafetensorError, OSError) as error:
             first = str(error).splitlines()[0]
             raise UsageError(f"{folder}: not a model of Sebra ({first})") from None
         known = {"format", "classes", "networks", "preprocessing"}
         details = {k: v for k, v in found.items() if k not in known}
-        return cls(network.to(choose_device(device)).eval(), classes, specs, details)
+        return cls(network.to(choose_device(device)).eval(), classes, specs, details, tokeniser)
+
+
+def _read_tokeniser(where: Path, spec: NetworkSpec, found: Any) -> Tokeniser | None:
+    if len(spec.inputs) != 2:
+        return None
+    vocabulary = (where / VOCABULARY).read_text(encoding="utf-8")
+    tokeniser = Tokeniser(
+        vocabulary, int(found["length"]), bool(found["pair"]), bool(found["apart"])
+    )
+    if tokeniser.shape != spec.inputs:
+        raise ValueError(f"its tokens have shape {tokeniser.shape}, not {spec.inputs}")
+    return tokeniser
+
+
+def _texts(content: Any) -> Texts:
+    """Texts as they are, or from a sequence of texts or of pairs of them."""
+    if isinstance(content, Texts):
+        return content
+    items = list(content)
+    if all(isinstance(item, str) for item in items):
+        return Texts(tuple(items))
+    if not all(isinstance(i, (tuple, list)) and [type(t) for t in i] == [str, str] for i in items):
+        raise UsageError("the model takes texts: a sequence of str, or of (str, str) pairs")
+    return Texts(tuple(a for a, _ in items), tuple(b for _, b in items))
 
 
 def assemble(parts: Sequence[Network]) -> nn.Module:

@@ -1,7 +1,7 @@
 """Distribution shifts that anyone's data can undergo, as cheap operations on the device.
 
-Each takes a batch (float images of 0..255, or features) and uniform numbers, and returns a batch of
-the same shape. None of them knows which shortcut the data have.
+Each takes a batch (float images of 0..255, features or token rows) and uniform numbers, and returns
+a batch of the same shape. None of them knows which shortcut the data have.
 """
 
 from __future__ import annotations
@@ -64,6 +64,39 @@ def _box(x: Tensor, down: Tensor, across: Tensor, half: Tensor) -> Tensor:
     tall = (ys[None] - down[:, None]).abs() < half[:, None]
     wide = (xs[None] - across[:, None]).abs() < half[:, None]
     return (tall[:, :, None] & wide[:, None, :])[:, None]
+
+
+def text_shifts(
+    strength: float, length: int, generator: torch.Generator, device: torch.device
+) -> dict[str, Shift]:
+    """hidden words anywhere, and a hidden beginning or end: the encoder does not see them.
+
+    A sequence's first token is never hidden, so that something is left to see.
+    """
+    masks = (torch.rand((_BANK, length), generator=generator) < strength).to(device)
+    places = torch.arange(length, device=device)[None]
+
+    def hide(x: Tensor, hidden: Tensor) -> Tensor:
+        keep = (~hidden).to(x.dtype)[:, None, :]
+        keep[:, :, 0] = 1
+        seen = torch.zeros(x.shape[1], dtype=torch.bool, device=x.device)
+        seen[1::3] = True  # of each sequence's ids, mask and types the mask
+        return torch.where(seen[None, :, None], x * keep, x)
+
+    def words(x: Tensor, rand: Tensor) -> Tensor:
+        row = (rand[:, 0] * _BANK).long().clamp(max=_BANK - 1)
+        return hide(x, masks[row])
+
+    def half(x: Tensor, rand: Tensor, end: bool) -> Tensor:
+        used = x[:, 1].sum(1, keepdim=True)
+        cut = used * strength * rand[:, :1]
+        return hide(x, places >= used - cut if end else places < cut)
+
+    return {
+        "words": words,
+        "beginning": lambda x, r: half(x, r, end=False),
+        "end": lambda x, r: half(x, r, end=True),
+    }
 
 
 def feature_shifts(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +20,7 @@ from sebra.engine.networks import Network, NetworkSpec, Weights
 from sebra.errors import UsageError
 from sebra.loading.inputs import Inputs
 from sebra.loading.texts import MOST_TOKENS, ROWS
+from sebra.places import offline
 
 DEFAULT_ENCODER = "sentence-transformers/all-MiniLM-L6-v2"
 _BATCH = {"cpu": 32, "cuda": 512}
@@ -172,10 +172,10 @@ def fill_features(
     lengths = _lengths(inputs)
     order = torch.argsort(lengths, descending=True, stable=True)
     done = 0
-    for rows in order.split(_BATCH[inputs.device.type]):
+    for rows in torch.split(order, _BATCH[inputs.device.type]):
         x = inputs.batch(rows)
         with autocast(inputs.device):
-            parts = [body.pooled(_cut(part)) for part in x.split(ROWS, dim=1)]
+            parts = [body.pooled(_cut(part)) for part in torch.split(x, ROWS, dim=1)]
             z = joined(parts)
         out[rows.cpu().numpy()] = z.float().half().cpu().numpy()
         done += len(rows)
@@ -186,7 +186,7 @@ def fill_features(
 
 def _lengths(inputs: Inputs) -> Tensor:
     everyone = torch.arange(len(inputs), device=inputs.device)
-    return torch.cat([inputs.batch(rows)[:, 1].sum(1) for rows in everyone.split(4096)])
+    return torch.cat([inputs.batch(rows)[:, 1].sum(1) for rows in torch.split(everyone, 4096)])
 
 
 def _cut(x: Tensor) -> Tensor:
@@ -212,7 +212,7 @@ def _digest(tensors: dict[str, Tensor]) -> str:
 def _require_hub(name: str) -> None:
     if name.startswith((".", "/", "~")) or name.count("/") > 1:
         raise UsageError(f"--backbone {name}: no such folder")
-    if os.environ.get("SEBRA_OFFLINE") == "1":
+    if offline():
         raise UsageError(
             f"--backbone {name}: no such folder, and SEBRA_OFFLINE=1 forbids the hub; "
             "give the folder of a transformers model"
@@ -224,9 +224,10 @@ def _transformers() -> Any:
         import transformers
     except ImportError:
         raise UsageError("text needs the extra `text`: pip install 'sebra[text]'") from None
-    transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
-    return transformers
+    library: Any = transformers
+    library.logging.set_verbosity_error()
+    library.logging.disable_progress_bar()
+    return library
 
 
 def _first_line(error: Exception) -> str:

@@ -27,6 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sebra.errors import SebraError
+from sebra.places import cache_root
 from sebra.samples.files import is_alive
 
 log = logging.getLogger(__name__)
@@ -36,12 +37,6 @@ PASSING = "passing"  # something was wrong that may be right the next time
 _ARRAY, _META = "array.npy", "meta.json"
 _TEMPORARY = ".building-"
 _ABANDONED_SECONDS = 2 * 24 * 3600  # for a builder on another machine, which cannot be asked
-
-
-def cache_root() -> Path:
-    """`$SEBRA_CACHE`, else `~/.cache/sebra`."""
-    chosen = os.environ.get("SEBRA_CACHE")
-    return Path(chosen).expanduser() if chosen else Path.home() / ".cache" / "sebra"
 
 
 def digest(parts: Iterable[str | int | bytes]) -> str:

@@ -20,8 +20,21 @@ RESERVED = ("path", "text", "text_b", "label", "id", "split")
 
 def read_manifest(path: Path) -> Samples:
     """`path` or `text` (and `text_b`), `label`, optional `id` and `split`; the rest: attributes."""
-    where = str(path)
-    table = _read_table(path)
+    base = Path(os.path.abspath(path)).parent
+    return _samples(_read_table(path), str(path), base, path.stem)
+
+
+def read_shards(folder: Path, where: str) -> Samples:
+    """The same from the parquet files of a folder, which belong together; `where` names them."""
+    import pandas as pd
+
+    # By pyarrow's dataset reader shards whose columns differ in type would be refused.
+    tables = [pd.read_parquet(file) for file in sorted(folder.glob("*.parquet"))]
+    name = where.rpartition("/")[2]
+    return _samples(pd.concat(tables, ignore_index=True), where, folder, name)
+
+
+def _samples(table: pd.DataFrame, where: str, base: Path, name: str) -> Samples:
     columns = [str(c) for c in table.columns]
     table.columns = columns
     if len(set(columns)) < len(columns):
@@ -40,9 +53,9 @@ def read_manifest(path: Path) -> Samples:
         labels=labels,
         classes=classes,
         split=split,
-        content=_content(table, path),
+        content=_content(table, where, base),
         attributes=_attributes(table),
-        name=path.stem,
+        name=name,
     )
 
 
@@ -71,12 +84,10 @@ def _read_table(path: Path) -> pd.DataFrame:
         raise UsageError(f"{path}: not a readable table ({reason})") from error
 
 
-def _content(table: pd.DataFrame, path: Path) -> Content:
-    where = str(path)
+def _content(table: pd.DataFrame, where: str, base: Path) -> Content:
     if "path" in table.columns and "text" in table.columns:
         raise UsageError(f"{where}: has both 'path' and 'text', keep one of them")
     if "path" in table.columns:
-        base = Path(os.path.abspath(path)).parent
         names = text_column(list(table["path"]), where, "path")
         return ImageFiles(tuple(base / name for name in names))
     if "text" in table.columns:

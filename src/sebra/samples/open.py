@@ -59,9 +59,9 @@ def _read_layout(name: str, path: str, query: str) -> Samples:
             raise UsageError(f"{name}:{path}: {name} takes no path")
         return layout.read(Path(), options)
     if not path:
-        raise UsageError(f"{name}: give the folder of the data set, {name}:PATH")
+        raise UsageError(_incomplete(name))
     folder = Path(path).expanduser()
-    if not folder.exists():
+    if LAYOUTS[name].folder and not folder.exists():
         raise UsageError(f"{name}:{path}: no such folder")
     return layout.read(folder, options)
 
@@ -71,9 +71,15 @@ def _bare(name: str) -> bool:
     return not LAYOUTS[name].needs_path
 
 
+def _incomplete(name: str) -> str:
+    if LAYOUTS[name].folder:
+        return f"{name}: give the folder of the data set, {name}:PATH"
+    return f"{name}: give the name of the data set, {name}:ORG/NAME"
+
+
 def _missing(data: str, named: re.Match[str] | None) -> str:
     if named and named["name"] in LAYOUTS:
-        return f"{data}: give the folder of the data set, {named['name']}:PATH"
+        return _incomplete(named["name"])
     if named and named["path"] is not None:
         return f"{data}: unknown layout {named['name']!r} (known: {', '.join(sorted(LAYOUTS))})"
     return f"{data}: no such file or folder"

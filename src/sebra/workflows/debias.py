@@ -15,7 +15,7 @@ from sebra.debiasing.method import Guide, Help
 from sebra.debiasing.model import Model, assemble
 from sebra.debiasing.registry import method_class
 from sebra.engine import networks
-from sebra.engine.networks import Network, NetworkSpec
+from sebra.engine.networks import Network
 from sebra.engine.session import ProgressSink, Session
 from sebra.errors import UsageError
 from sebra.measuring.groups import MIN_GROUP, group_numbers, score
@@ -240,16 +240,15 @@ def _tensor(values: npt.NDArray[Any], device: torch.device) -> torch.Tensor:
 
 
 def _model(prepared: Prepared, network: Network, method: str) -> Model:
-    """The trained network as something that takes raw images."""
+    """The trained network as something that takes raw images or texts."""
     classes = prepared.samples.classes
     details = {"method": method, "data": prepared.source.data, "version": __version__}
     if prepared.mode != "features" or prepared.samples.kind == "features":
-        return Model(network, classes, (network.spec,), details)
-    size = prepared.image_size or 0
-    source = prepared.weights.source if prepared.weights else "none"
-    spec = NetworkSpec(prepared.backbone, (3, size, size), 1, weights=source)
+        return Model(network, classes, (network.spec,), details, prepared.tokeniser)
+    spec = prepared.backbone_spec()
     backbone = networks.build(spec, 0, prepared.weights).to(prepared.device)
-    return Model(assemble([backbone, network]), classes, (spec, network.spec), details)
+    whole = assemble([backbone, network])
+    return Model(whole, classes, (spec, network.spec), details, prepared.tokeniser)
 
 
 def _evaluate(prepared: Prepared, parts: Parts, network: Network, min_group: int) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from sebra.runs.config import build_config
 from sebra.runs.folder import CONFIG, RANKING, RunFolder
 from sebra.runs.meter import Meter
 from sebra.samples.open import open_samples
-from sebra.samples.table import FeatureArray, Samples
+from sebra.samples.table import FeatureArray, Samples, Texts
 from sebra.workflows.companions import measure_companions, wanted_companions
 from sebra.workflows.history import predicted_classes
 from sebra.workflows.prepare import Prepared, Source, prepare
@@ -94,8 +94,14 @@ def predict_split(
             raise UsageError(f"{samples.source}: holds features, the model takes images")
         values = part.content.values[part.content.rows]
         return model.probabilities(np.asarray(values, dtype=np.float32)).argmax(1), samples
+    if isinstance(part.content, Texts):
+        if model.tokeniser is None:
+            raise UsageError(f"{samples.source}: holds text, the model does not take text")
+        model.tokeniser.check(part.content, samples.source)
+        return model.probabilities(part.content).argmax(1), samples
     if len(model.inputs) != 3:
-        raise UsageError(f"{samples.source}: holds images, the model takes features")
+        takes = "text" if model.tokeniser is not None else "features"
+        raise UsageError(f"{samples.source}: holds images, the model takes {takes}")
     known = len(part.faults)
     part, images = load_images(part, model.inputs[1])
     samples = samples.without(part.faults[known:])

@@ -41,6 +41,8 @@ def export(model: Model, file: Path, format_: str = "onnx") -> dict[str, Any]:
     Input: uint8 images n x 3 x height x width (RGB, 0..255), or float32 features n x d; any n.
     Output: probabilities n x classes. The class names are in the file's metadata.
     """
+    if model.tokeniser is not None:
+        raise UsageError("export: the model takes text, whose tokeniser an ONNX file cannot hold")
     if format_ not in FORMATS:
         raise UsageError(f"--format: {format_!r} is not one of {', '.join(FORMATS)}")
     missing = [name for name in _NEEDED if find_spec(name) is None]

@@ -20,7 +20,7 @@ from sebra.samples.arrays import is_array_folder
 from sebra.samples.files import ids_of, images_under, is_image
 from sebra.samples.open import open_samples
 from sebra.samples.picture import decode_image
-from sebra.samples.table import Content, Fault, FeatureArray, ImageArray, ImageFiles
+from sebra.samples.table import Content, Fault, FeatureArray, ImageFiles, Texts
 
 _CHUNK = 256
 _DIGITS = 6
@@ -98,14 +98,18 @@ def read_unlabelled(data: str) -> tuple[npt.NDArray[np.object_], Content]:
 
 def check_kind(model: Model, content: Content, data: str) -> None:
     """Refuses contents the model does not take."""
-    if isinstance(content, FeatureArray):
+    if isinstance(content, Texts):
+        if model.tokeniser is None:
+            raise UsageError(f"{data}: holds text, the model does not take text")
+        model.tokeniser.check(content, data)
+    elif model.tokeniser is not None:
+        raise UsageError(f"{data}: holds no text, the model takes text")
+    elif isinstance(content, FeatureArray):
         width = content.values.shape[1]
         if len(model.inputs) != 1:
             raise UsageError(f"{data}: holds features, the model takes images")
         if width != model.inputs[0]:
             raise UsageError(f"{data}: has {width} features, the model takes {model.inputs[0]}")
-    elif not isinstance(content, (ImageFiles, ImageArray)):
-        raise UsageError(f"{data}: holds text, the model does not take text")
     elif len(model.inputs) != 3:
         raise UsageError(f"{data}: holds images, the model takes {model.inputs[0]} features")
 
@@ -122,8 +126,11 @@ def _chunks(model: Model, content: Content, total: int) -> Iterator[Chunk]:
                 paths = content.paths[start : start + _CHUNK]
                 yield start, *_of_files(model, paths, pool.map)
         return
-    assert isinstance(content, (FeatureArray, ImageArray))
     for start in range(0, total, _CHUNK):
+        if isinstance(content, Texts):
+            some = content.take(np.arange(start, min(start + _CHUNK, total)))
+            yield start, model.probabilities(some), []
+            continue
         rows = content.rows[start : start + _CHUNK]
         if isinstance(content, FeatureArray):
             values: Any = np.asarray(content.values[rows], dtype=np.float32)

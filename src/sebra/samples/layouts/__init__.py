@@ -21,6 +21,7 @@ class Entry:
     module: str
     summary: str
     needs_path: bool = True
+    folder: bool = True  # whether the path is a folder's and must be there
     companions: str = ""  # the module that finds what is measured beside the test split
 
 
@@ -42,6 +43,11 @@ LAYOUTS: dict[str, Entry] = {
         "the built-in set of generated pictures with known biases; needs no download",
         needs_path=False,
     ),
+    "hf": Entry(
+        "sebra.samples.hub",
+        "a Hugging Face data set of images or texts, hf:ORG/NAME (extra hub)",
+        folder=False,
+    ),
     "imagenet": Entry(
         "sebra.samples.layouts.imagenet",
         "ImageNet-1K or a part of it (synset folders); with ImageNet-W, -9 and -R beside it",
@@ -50,6 +56,14 @@ LAYOUTS: dict[str, Entry] = {
     "living17": Entry(
         "sebra.samples.layouts.living17",
         "Living17 (BREEDS): 17 kinds of animals out of a copy of ImageNet, by subpopulation",
+    ),
+    "multinli": Entry(
+        "sebra.samples.layouts.multinli",
+        "MultiNLI (multinli_1.0_*.jsonl): sentence pairs, biased by negation words",
+    ),
+    "sick": Entry(
+        "sebra.samples.layouts.sick",
+        "SICK 2014 (SICK_train.txt, …): sentence pairs, biased by negation words",
     ),
     "urbancars": Entry(
         "sebra.samples.layouts.urbancars",

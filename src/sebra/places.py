@@ -1,0 +1,17 @@
+"""Where things may be fetched from and kept: the environment variables that decide it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def cache_root() -> Path:
+    """`$SEBRA_CACHE`, else `~/.cache/sebra`."""
+    chosen = os.environ.get("SEBRA_CACHE")
+    return Path(chosen).expanduser() if chosen else Path.home() / ".cache" / "sebra"
+
+
+def offline() -> bool:
+    """Whether `SEBRA_OFFLINE=1` forbids every access to the network."""
+    return os.environ.get("SEBRA_OFFLINE") == "1"

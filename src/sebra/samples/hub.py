@@ -1,0 +1,186 @@
+"""`hf:ORG/NAME`: a Hugging Face data set, streamed once into the cache.
+
+The entry is a folder with a table in parquet shards and, of images, the encoded files as they came.
+It is written row by row under a temporary name and renamed when it is complete.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from sebra.errors import UsageError
+from sebra.places import cache_root, offline
+from sebra.samples.files import SPLIT_NAMES
+from sebra.samples.hub_columns import Columns, choose_columns, parse_row
+from sebra.samples.layouts import layout
+from sebra.samples.manifest import read_shards
+from sebra.samples.table import SPLITS, Samples
+
+FORMAT_VERSION = 1  # raise it when the same data set would be stored in another way
+SHARD_ROWS = 4096
+FOLDER_FILES = 1000
+Streams = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Options:
+    """Which part of the data set, and which columns mean what; empty is found out.
+
+    config: the configuration's name. revision: a commit or tag. train, val, test: the data set's
+    own names of the splits. image, text, text_b, label: columns. limit: rows per split, 0 for all.
+    """
+
+    config: str = ""
+    revision: str = ""
+    train: str = ""
+    val: str = ""
+    test: str = ""
+    image: str = ""
+    text: str = ""
+    text_b: str = ""
+    label: str = ""
+    limit: int = 0
+
+
+@layout("hf", Options)
+def read(path: Path, options: Options) -> Samples:
+    """Any image or text data set of the hub; columns of few values become attributes."""
+    name = path.as_posix()
+    entry = cache_root() / "hub" / _key(name, options)
+    if not (entry / "done.json").is_file():
+        _fetch(name, options, entry)
+    return read_shards(entry, f"hf:{name}")
+
+
+def load_streams(name: str, options: Options) -> Streams:
+    """The splits of a data set as streams: the one place where the hub is asked."""
+    if offline() and not Path(name).is_dir():
+        raise UsageError(
+            f"hf:{name}: is not in the cache and SEBRA_OFFLINE=1 forbids fetching it; "
+            "unset SEBRA_OFFLINE or give a local form of DATA"
+        )
+    try:
+        import datasets
+    except ImportError:
+        raise UsageError(f"hf:{name}: needs the extra `hub`: pip install 'sebra[hub]'") from None
+    try:
+        found: Streams = datasets.load_dataset(
+            name, options.config or None, revision=options.revision or None, streaming=True
+        )
+    except (OSError, ValueError, RuntimeError) as error:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise UsageError(f"hf:{name}: cannot be opened ({reason})") from None
+    return found
+
+
+def _fetch(name: str, options: Options, entry: Path) -> None:
+    streams = load_streams(name, options)
+    splits = _splits(streams, name, options)
+    building = entry.with_name(f".{entry.name}-{uuid.uuid4().hex[:8]}")
+    building.mkdir(parents=True)
+    try:
+        writer = _Writer(building)
+        for split, own in splits.items():
+            stream = streams[own]
+            columns = choose_columns(stream.features, asdict(options), f"hf:{name}")
+            writer.write_split(split, columns.undecoded(stream), columns, options.limit)
+        if writer.rows == 0:
+            raise UsageError(f"hf:{name}: holds no labelled rows")
+        facts = {"name": name, "options": asdict(options), "rows": writer.rows}
+        (building / "done.json").write_text(json.dumps(facts), encoding="utf-8")
+        _publish(building, entry)
+    finally:
+        shutil.rmtree(building, ignore_errors=True)
+
+
+class _Writer:
+    """Rows of a stream into shards; at most one shard's table is in memory."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.rows = self.files = self.shards = 0
+
+    def write_split(
+        self, split: str, stream: Iterable[Mapping[str, Any]], columns: Columns, limit: int
+    ) -> None:
+        rows = itertools.islice(stream, limit) if limit else iter(stream)
+        parsed = (found for row in rows if (found := parse_row(row, columns)) is not None)
+        for shard in _pieces(self._stored(parsed, split), SHARD_ROWS):
+            self._write_shard(shard)
+
+    def _stored(self, rows: Iterator[dict[str, Any]], split: str) -> Iterator[dict[str, Any]]:
+        for number, row in enumerate(rows):
+            image = row.pop("image", None)
+            row |= {"id": f"{split}/{number}", "split": split}
+            if image is not None:
+                row["path"] = self._store_file(*image)
+            yield row
+
+    def _store_file(self, data: bytes, suffix: str) -> str:
+        name = f"images/{self.files // FOLDER_FILES:05d}/{self.files:08d}{suffix}"
+        if self.files % FOLDER_FILES == 0:
+            (self.folder / name).parent.mkdir(parents=True)
+        (self.folder / name).write_bytes(data)
+        self.files += 1
+        return name
+
+    def _write_shard(self, rows: list[dict[str, Any]]) -> None:
+        import pandas as pd
+
+        file = self.folder / f"table-{self.shards:05d}.parquet"
+        pd.DataFrame(rows).to_parquet(file, index=False)
+        self.shards += 1
+        self.rows += len(rows)
+
+
+def _pieces(rows: Iterator[dict[str, Any]], size: int) -> Iterator[list[dict[str, Any]]]:
+    while piece := list(itertools.islice(rows, size)):
+        yield piece
+
+
+def _splits(streams: Streams, name: str, options: Options) -> dict[str, str]:
+    """Our split names to the data set's own."""
+    found: dict[str, str] = {}
+    for split in SPLITS:
+        wanted = getattr(options, split)
+        if wanted and wanted not in streams:
+            known = ", ".join(streams)
+            raise UsageError(f"hf:{name}: no split {wanted!r} for option {split} (has: {known})")
+        if wanted:
+            found[split] = wanted
+    for own in streams:
+        code = SPLIT_NAMES.get(str(own).lower())
+        if code is not None and own not in found.values():
+            found.setdefault(SPLITS[code], str(own))
+    if "train" not in found:
+        known = ", ".join(map(str, streams))
+        raise UsageError(f"hf:{name}: no train split (has: {known}); name one with ?train=…")
+    return {split: found[split] for split in SPLITS if split in found}
+
+
+def _key(name: str, options: Options) -> str:
+    """Names the entry; of a local folder also its files, so that a change is noticed."""
+    parts: list[Any] = [FORMAT_VERSION, name, sorted(asdict(options).items())]
+    local = Path(name)
+    if local.is_dir():
+        files = sorted(p for p in local.rglob("*") if p.is_file())
+        parts += [(str(p), p.stat().st_size, p.stat().st_mtime_ns) for p in files]
+    return hashlib.sha256(repr(parts).encode("utf-8", "surrogateescape")).hexdigest()[:32]
+
+
+def _publish(building: Path, entry: Path) -> None:
+    try:
+        os.rename(building, entry)
+    except OSError:
+        if not (entry / "done.json").is_file():
+            raise
+        # Another process was first; its entry has the same content.
