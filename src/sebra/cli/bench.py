@@ -10,6 +10,7 @@ from typer.core import TyperGroup
 from sebra.cli import options as o
 from sebra.cli.output import Bars, emit, line, table
 from sebra.errors import UsageError
+from sebra.processes import require_one
 
 if TYPE_CHECKING:
     from sebra.workflows.bench import BenchRun
@@ -140,6 +141,7 @@ def bench(
         o.make_source(d, 0, device, mode, backbone, weights, image_size, attributes, None)
         for d in data
     ]
+    require_one("sebra bench")
     folder = RunFolder.create(out, "bench")
     run = run_bench(sources, options, folder, Bars())
     _show(run, str(folder.path), as_json)
@@ -148,7 +150,7 @@ def bench(
 @bench_app.command("study", epilog="Example: sebra bench study ablation demo --seeds 2")
 def study(
     name: Annotated[
-        str, typer.Argument(metavar="NAME", help="ablation, beta or cost.", show_default=False)
+        str, typer.Argument(metavar="NAME", help="ablation, beta, cost, discovery or noise.", show_default=False)
     ],
     data: o.Data,
     seeds: Seeds = 4,
@@ -173,6 +175,7 @@ def study(
     study_function(name)
     options = BenchOptions((), seeds, preset, tuple(set_ or ()), rank_weights=rank_weights)
     source = o.make_source(data, 0, device, mode, backbone, weights, image_size, attributes, None)
+    require_one("sebra bench study")
     folder = RunFolder.create(out, f"study-{name}")
     run = run_study(name, source, options, folder, Bars())
     _show(run, str(folder.path), as_json)
@@ -234,6 +237,7 @@ def speed(
     source = o.make_source(
         data or default_data(), 0, device, "auto", backbone, weights, image_size, None, None
     )
+    require_one("sebra bench speed")
     folder = RunFolder.create(out, "speed")
     _show(run_speed(source, options, folder, Bars()), str(folder.path), as_json)
 

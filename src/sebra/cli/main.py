@@ -11,6 +11,7 @@ import typer
 from sebra import __version__
 from sebra.cli import bench, data, debias, evaluate, predict, rank, show
 from sebra.errors import SebraError
+from sebra.processes import is_main
 
 app = typer.Typer(
     name="sebra",
@@ -77,5 +78,7 @@ def run(arguments: list[str]) -> int:
 
 def _say(text: str, status: int) -> int:
     one_line = " ".join(text.split())
+    if status == 2 and not is_main():
+        return status  # the main process says the same
     typer.echo(f"sebra: {one_line}", err=True)
     return status

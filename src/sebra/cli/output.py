@@ -11,13 +11,15 @@ from typing import Any
 
 import typer
 
+from sebra.processes import is_main
+
 
 class Bars:
     """Progress bars on a terminal; elsewhere one line per message and nothing more."""
 
     def __init__(self) -> None:
         logging.basicConfig(format="sebra: %(message)s", level=logging.WARNING, stream=sys.stderr)
-        self._live = sys.stderr.isatty()
+        self._live = sys.stderr.isatty() and is_main()
         self._bar: Any = None
         self._task: Any = None
         self._images = 0
@@ -62,14 +64,15 @@ class Bars:
             self._bar = None
 
     def message(self, text: str) -> None:
-        typer.echo(f"sebra: {text}", err=True)
+        if is_main():
+            typer.echo(f"sebra: {text}", err=True)
 
 
 def emit(metrics: Mapping[str, Any], as_json: bool) -> None:
     """With --json the one object on stdout."""
     from sebra.runs.folder import clean
 
-    if as_json:
+    if as_json and is_main():
         typer.echo(json.dumps(clean(metrics), allow_nan=False))
 
 
@@ -79,6 +82,8 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> 
     from rich.markup import escape
     from rich.table import Table
 
+    if not is_main():
+        return
     shown = Table(title=escape(title), title_justify="left")
     for i, name in enumerate(columns):
         shown.add_column(escape(name), justify="left" if i == 0 else "right")
@@ -100,4 +105,5 @@ def cell(value: Any) -> str:
 
 
 def line(text: str) -> None:
-    typer.echo(text)
+    if is_main():
+        typer.echo(text)

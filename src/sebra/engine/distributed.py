@@ -9,7 +9,6 @@ main one writes files and prints. Communication is Accelerate's; with one proces
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -17,20 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from sebra.errors import UsageError
-
-
-def size() -> int:
-    """How many processes work together."""
-    return max(1, int(os.environ.get("WORLD_SIZE", "1")))
-
-
-def number() -> int:
-    """This process's number, from 0; 0 is the main one."""
-    return int(os.environ.get("RANK", "0")) if size() > 1 else 0
-
-
-def is_main() -> bool:
-    return number() == 0
+from sebra.processes import number, size
 
 
 def start(name: str) -> torch.device | None:
@@ -132,9 +118,3 @@ def main_first() -> Iterator[None]:
     state: Any = PartialState()
     with state.main_process_first():
         yield
-
-
-def require_one(what: str) -> None:
-    """Refuses something that several processes cannot do together."""
-    if size() > 1:
-        raise UsageError(f"{what}: works in one process only; start it without a launcher")

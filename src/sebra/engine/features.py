@@ -8,16 +8,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from sebra.engine import distributed
 from sebra.engine.device import autocast
+from sebra.engine.folding import folded_copy
 from sebra.engine.networks import Network, Weights
+from sebra.engine.passes import batches_of
 from sebra.loading.cache import cached_array
 from sebra.loading.inputs import Inputs
 from sebra.samples.table import FeatureArray
 
 FORMAT_VERSION = 1  # raise it when the same images and weights would give other features
-_BATCH = {"cpu": 64, "cuda": 512}
+_BATCH = {"cpu": 16, "cuda": 512}  # on a CPU what fits into the cache
 _MOMENT_ROWS = 65_536
 
 Progress = Callable[[int, int], None]
@@ -48,9 +51,10 @@ def extract_features(
         from sebra.engine.text_network import fill_features
 
         fill = fill_features
-    array, _ = cached_array(
-        "features", parts, shape, np.float16, lambda out: fill(out, network, inputs, progress)
-    )
+    with distributed.main_first():
+        array, _ = cached_array(
+            "features", parts, shape, np.float16, lambda out: fill(out, network, inputs, progress)
+        )
     return FeatureArray(array, np.arange(len(inputs), dtype=np.int64))
 
 
@@ -58,31 +62,27 @@ def extract_features(
 def _fill(
     out: npt.NDArray[Any], network: Network, inputs: Inputs, progress: Progress | None
 ) -> dict[str, Any]:
-    body = fused(network.body)
-    batch = _BATCH[inputs.device.type]
+    batch = min(_BATCH[inputs.device.type], len(inputs))
     largest = float(torch.finfo(torch.float16).max)
-    for start in range(0, len(inputs), batch):
-        rows = torch.arange(start, min(start + batch, len(inputs)), device=inputs.device)
-        x = inputs.batch(rows).to(network.shift.dtype)
-        x = ((x - network.shift) * network.scale).contiguous(memory_format=torch.channels_last)
+    body = _body(network, inputs)
+    rows = batches_of(torch.arange(len(inputs), device=inputs.device), batch)
+    done = 0
+    for x in inputs.read(rows):
         with autocast(inputs.device):
             z = body(x)
-        out[start : start + len(rows)] = z.float().clamp(-largest, largest).half().cpu().numpy()
+        stop = min(done + batch, len(inputs))
+        out[done:stop] = z[: stop - done].float().clamp(-largest, largest).half().cpu().numpy()
+        done = stop
         if progress is not None:
-            progress(start + len(rows), len(inputs))
+            progress(done, len(inputs))
     return {"backbone": network.spec.backbone}
 
 
-def fused(body: nn.Module) -> nn.Module:
-    """An evaluation copy, batch norms folded into convolutions where the graph can be traced."""
-    body = body.eval()
-    try:
-        from torch.fx.experimental.optimization import fuse
-
-        folded: nn.Module = fuse(body)
-        return folded.to(memory_format=torch.channels_last)
-    except Exception:  # tracing fails in many ways; the plain body computes the same
-        return body.to(memory_format=torch.channels_last)
+def _body(network: Network, inputs: Inputs) -> Callable[[Tensor], Tensor]:
+    """Embeds raw images in evaluation mode, by the folded copy where the body has one."""
+    network.eval()
+    probe = inputs.batch(torch.arange(min(2, len(inputs)), device=inputs.device))
+    return folded_copy(network.body, network.shift, network.scale, probe) or network.embed
 
 
 def moments(inputs: Inputs) -> tuple[Tensor, Tensor]:

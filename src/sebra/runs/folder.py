@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from sebra.errors import UsageError
+from sebra.processes import is_main, require_one
 from sebra.samples.files import is_alive, utf8
 from sebra.samples.marks import GUARD
 from sebra.samples.table import Fault
@@ -39,7 +40,14 @@ class RunFolder:
 
     @classmethod
     def create(cls, out: str | None, command: str, resume: bool = False) -> RunFolder:
-        """The folder for a new run, or with `resume` the one to go on with; it is writable."""
+        """The folder for a new run, or with `resume` the one to go on with; it is writable.
+
+        Of several processes only the main one leaves files: the others get a folder that goes.
+        """
+        if resume:
+            require_one("--resume")
+        if not is_main():
+            return cls(_passing())
         path = Path(out) if out else _latest(command) if resume else _fresh(command)
         if path.is_dir() and not _is_run(path) and _holds_files(path):
             raise UsageError(f"--out: {path} holds other files; choose a new or an empty folder")
@@ -209,6 +217,16 @@ def _leftovers(path: Path) -> set[Path]:
     """Temporary files (`.NAME.PID.tmp`) whose writer is no longer alive."""
     found = ((file, file.name.split(".")[-2]) for file in path.glob(".*.tmp"))
     return {file for file, pid in found if pid.isdigit() and not is_alive(int(pid))}
+
+
+def _passing() -> Path:
+    import atexit
+    import shutil
+    import tempfile
+
+    path = Path(tempfile.mkdtemp(prefix="sebra-run-"))
+    atexit.register(shutil.rmtree, path, ignore_errors=True)
+    return path
 
 
 def _is_run(path: Path) -> bool:

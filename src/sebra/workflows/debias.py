@@ -19,6 +19,7 @@ from sebra.engine.networks import Network
 from sebra.engine.session import ProgressSink, Session
 from sebra.errors import UsageError
 from sebra.measuring.groups import MIN_GROUP, group_numbers, score
+from sebra.processes import require_one
 from sebra.ranking.ranking import Ranking
 from sebra.ranking.registry import ranker_class
 from sebra.runs.config import build_config
@@ -31,6 +32,7 @@ from sebra.workflows.rank import identity_of, measure, open_session
 from sebra.workflows.validation import Parts, make_selector, split_training
 
 LAST_EPOCHS = 5
+SHARED_METHODS = ("erm", "jtt", "resample", "sebra")  # several processes can train them together
 
 
 @dataclass(frozen=True)
@@ -130,6 +132,8 @@ def check_options(options: DebiasOptions) -> None:
         if options.ranking is not None:
             raise UsageError("--ranking, --rank-method: contradict each other; give one of them")
         ranker_class(options.rank_method, "--rank-method")
+    if options.method not in SHARED_METHODS:
+        require_one(f"--method {options.method}")
     _method(options, mode="finetune")  # whichever the mode will be, the same values are valid
 
 

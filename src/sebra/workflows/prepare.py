@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from sebra.engine import networks
+from sebra.engine import distributed, networks
 from sebra.engine.device import choose_device, setup
 from sebra.engine.features import extract_features, moments
 from sebra.engine.networks import LINEAR, RANDOM, SMALL, Network, NetworkSpec, Weights
@@ -149,7 +149,7 @@ class Prepared:
 
     def _decode(self, part: Samples, name: str) -> tuple[Samples, ImageArray]:
         show = _Bar(self.session, f"decode {name}", len(part))
-        with self.meter.phase("decode"), show:
+        with self.meter.phase("decode"), show, distributed.main_first():
             known = len(part.faults)
             part, images = load_images(part, self.image_size, show.update)
         new = part.faults[known:]
