@@ -295,3 +295,20 @@ def multinli(root: Path, n: int = 48) -> Path:
         file = root / f"multinli_1.0_{name}.jsonl"
         file.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return root
+
+
+def five_of_bar(root: Path) -> Path:
+    """Enough pictures that a fifth of a class can be held out."""
+    return bar(root, n=5)
+
+
+# The image layouts that need a folder, as the tests and the pages of docs/datasets show them.
+IMAGE_LAYOUTS = {
+    "bar": five_of_bar,
+    "celeba": celeba,
+    "cmnist": mnist,
+    "imagenet": imagenet,
+    "living17": living17,
+    "urbancars": urbancars,
+    "waterbirds": waterbirds,
+}

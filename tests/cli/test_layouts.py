@@ -14,18 +14,9 @@ from sebra.loading.watermark import Watermark
 from sebra.samples.layouts import LAYOUTS
 from sebra.samples.picture import decode_image
 
-TEXT = {"multinli", "sick"}  # they need a text encoder, see the text tests
+ELSEWHERE = {"hf", "multinli", "sick"}  # they need an encoder or the hub and have their own tests
 LEARN = ("--device", "cpu", "--mode", "features", "--backbone", "random", "--set", "epochs=2")
-BUILDERS = {
-    "bar": lambda root: f"bar:{miniatures.bar(root, n=5)}",
-    "celeba": lambda root: f"celeba:{miniatures.celeba(root)}",
-    "cmnist": lambda root: f"cmnist:{miniatures.mnist(root)}",
-    "demo": lambda root: "demo?n=200",
-    "imagenet": lambda root: f"imagenet:{miniatures.imagenet(root)}",
-    "living17": lambda root: f"living17:{miniatures.living17(root)}",
-    "urbancars": lambda root: f"urbancars:{miniatures.urbancars(root)}",
-    "waterbirds": lambda root: f"waterbirds:{miniatures.waterbirds(root)}",
-}
+NAMES = ("demo", *miniatures.IMAGE_LAYOUTS)
 
 
 @pytest.fixture
@@ -41,12 +32,14 @@ def printed(call_cli):
 
 
 def test_no_image_layout_is_left_out():
-    assert set(BUILDERS) == set(LAYOUTS) - TEXT
+    assert set(NAMES) == set(LAYOUTS) - ELSEWHERE
 
 
-@pytest.mark.parametrize("name", BUILDERS)
+@pytest.mark.parametrize("name", NAMES)
 def test_check_rank_debias_evaluate(printed, tmp_path, name):
-    data = BUILDERS[name](tmp_path / "data")
+    data = "demo?n=200"
+    if name != "demo":
+        data = f"{name}:{miniatures.IMAGE_LAYOUTS[name](tmp_path / 'data')}"
     checked = printed("data", "check", data)
     assert checked["faults"] == []
     training, held_out = checked["splits"]["train"], checked["splits"]["test"]

@@ -8,6 +8,7 @@ import pytest
 
 import miniatures
 from sebra.errors import UsageError
+from sebra.measuring.groups import score
 from sebra.samples.layouts import companions_of
 from sebra.samples.layouts.living17 import subpopulations
 from sebra.samples.open import open_samples
@@ -78,6 +79,16 @@ class TestLiving17:
         bear = samples.ids.tolist().index("val/n02134084/n02134084_0.JPEG")
         assert samples.classes[samples.labels[bear]] == "bear"
         assert domain.levels[domain.codes[bear]] == "target"
+
+    def test_the_gap_is_what_the_other_subpopulations_cost(self, tmp_path):
+        samples = open_samples(f"living17:{miniatures.living17(tmp_path)}")
+        rows = samples.rows("test")
+        target = samples.attributes["domain"].codes[rows] == 1
+        predicted = np.where(target, (samples.labels[rows] + 1) % 17, samples.labels[rows])
+        predicted[np.flatnonzero(target)[::2]] = samples.labels[rows][target][::2]
+        found = score(samples, rows, predicted)
+        assert found.id_accuracy == 100
+        assert found.gaps == {"domain": -50}
 
     def test_all_domains_have_the_subpopulation_as_attribute(self, tmp_path):
         samples = open_samples(f"living17:{miniatures.living17(tmp_path)}?domains=all")

@@ -165,7 +165,7 @@ def _three(text: str) -> tuple[int, int, int]:
 
 
 def show(found: dict[str, Any]) -> None:
-    splits = sorted({s for c in found["classes"] for s in c["counts"]})
+    splits = list(found["splits"])
     rows = [[c["name"], *(c["counts"].get(s, 0) for s in splits)] for c in found["classes"]]
     table(f"{found['source']}: {found['samples']} samples", ["class", *splits], rows)
     for attribute in found.get("attributes", ()):
