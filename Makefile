@@ -8,9 +8,12 @@ READY := $(VENV)/.dev-ready
 BROWSER := $(VENV)/.browser-tried
 JOBS ?= auto
 ARGS ?=
+SECONDS ?= 300
+KILLS ?= 50
+RUNS ?= 200
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format unit coverage browser clean
+.PHONY: help setup demo test lint format unit coverage browser faults fuzz soak mutation audit clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,6 +33,22 @@ unit: $(READY) ## pytest alone; choose tests with ARGS="tests/ranking -k toy"
 
 coverage: $(READY) ## pytest with line and branch coverage
 	$(BIN)/python -m pytest -n $(JOBS) --maxprocesses 8 --dist loadfile --cov --cov-report=term-missing:skip-covered $(ARGS)
+
+faults: $(READY) ## make every fault, slow ones too, and write docs/faults.md
+	PYTHONPATH=src:tests $(BIN)/python -m faults.table
+
+fuzz: $(READY) ## feed damaged files to every reader for SECONDS=300 seconds
+	PYTHONPATH=src:tests $(BIN)/python -m fuzz.loop --seconds $(SECONDS)
+
+soak: $(READY) ## KILLS=50 random kills with resumption, then RUNS=200 runs in one process
+	PYTHONPATH=src:tests $(BIN)/python -m soak.kills --kills $(KILLS)
+	PYTHONPATH=src:tests $(BIN)/python -m soak.growth --runs $(RUNS)
+
+mutation: $(READY) ## change the core formulas one operator at a time; the tests must notice
+	PYTHONPATH=src:tests $(BIN)/python -m mutation.run
+
+audit: $(READY) ## known vulnerabilities of what is installed, and a bill of materials
+	$(BIN)/python tools/audit.py
 
 format: $(READY) ## let ruff rewrite what it can
 	$(BIN)/ruff check --fix .

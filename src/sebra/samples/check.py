@@ -145,6 +145,5 @@ def _notes(samples: Samples, facts: dict[str, Any]) -> list[str]:
         notes.append(f"classes are unequal in training: {min(train)} to {max(train)} samples")
     if samples.faults:
         notes.append(f"{len(samples.faults)} samples cannot be read and would be left out")
-    if facts.get("leakage", {}).get("count"):
-        notes.append(leakage_note(facts["leakage"]["count"]))
-    return notes
+    leaks = leakage_note(facts["leakage"]) if "leakage" in facts else None
+    return notes if leaks is None else [*notes, leaks]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -34,12 +34,16 @@ def leakage(samples: Samples) -> dict[str, Any]:
     }
 
 
-def leakage_note(count: int) -> str:
-    """What a person should know about leaking samples."""
+def leakage_note(found: Mapping[str, Any]) -> str | None:
+    """What a person should know of what `leakage` found; None where there is none."""
+    count = found["count"]
+    if not count:
+        return None
     what = "1 content occurs" if count == 1 else f"{count} contents occur"
+    same = " = ".join(found["examples"][0][:3])
     return (
-        f"leakage: {what} in more than one split, so that figures on held-out samples are "
-        "too good; `sebra data check` names them"
+        f"leakage: {what} in more than one split (first: {same}); figures on held-out samples "
+        "are too good by what was learned by heart"
     )
 
 

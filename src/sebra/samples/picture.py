@@ -74,10 +74,10 @@ def _open(path: Path, use: Callable[[Image.Image], Result]) -> Result:
         raise Unreadable(_too_large("it")) from None
     except OSError as error:
         if error.errno is None:  # PIL's own, about the content
-            raise Unreadable(_first_line(error)) from error
+            raise Unreadable(_reason(error)) from error
         raise Unreadable(f"cannot be read ({error.strerror})", passing=True) from error
     except Exception as error:  # a broken file can make a decoder raise nearly anything
-        raise Unreadable(_first_line(error)) from error
+        raise Unreadable(_reason(error)) from error
 
 
 def check_file(path: Path) -> None:
@@ -149,8 +149,10 @@ def _to_8_bits(values: npt.NDArray[Any], file_format: str | None) -> npt.NDArray
     return np.clip(np.rint(scaled), 0, 255).astype(np.uint8)
 
 
-def _first_line(error: Exception) -> str:
-    return str(error).splitlines()[0] if str(error) else repr(error)
+def _reason(error: Exception) -> str:
+    """The decoder's words; the many it has for a file that ends too soon become the same ones."""
+    text = str(error).splitlines()[0] if str(error) else repr(error)
+    return "image file is truncated" if "truncated" in text.lower() else text
 
 
 def _too_large(what: str) -> str:
