@@ -28,8 +28,8 @@ from sebra.engine.task import Task
 Array = npt.NDArray[Any]
 Reader = Callable[[Tensor], Tensor]  # places -> features, n x d floats
 
-FOLDS = 5
-STRENGTHS = (0.3, 3.0)  # of the heads: a sample must look wrong to a stiff and to a supple one
+FOLDS = 10
+STRENGTHS = (0.3, 1.0)  # of the heads: a sample must look wrong to a stiff and to a supple one
 MOST_TO_TRAIN = 40_000  # samples that a head sees; it judges all the others
 MOST_LOGITS = 250_000_000  # samples x classes, above which nothing is estimated
 FEWEST_MEMBERS = 10  # of a class, below which nothing can be called a typical member of it

@@ -1,0 +1,113 @@
+"""Wrong labels are found; hard but right ones and clean data are left alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+from sklearn.metrics import average_precision_score
+from ranking.toys import images, noisy
+
+from sebra.ranking import noise
+from sebra.ranking.noise import estimate_noise, noise_of
+
+
+def data(n=600, wrong=60, hard=60, seed=0):
+    """Two classes told apart by a strong cue and a weak core.
+
+    The first `wrong` labels are flipped; the next `hard` samples have the other class's cue and
+    their own class's core.
+    """
+    rng = np.random.default_rng(seed)
+    true = rng.integers(0, 2, n)
+    cue = np.where((np.arange(n) >= wrong) & (np.arange(n) < wrong + hard), 1 - true, true)
+    x = rng.normal(size=(n, 20))
+    x[:, 0] += 6 * (2 * cue - 1)
+    x[:, 1] += 4 * (2 * true - 1)
+    given = true.copy()
+    given[:wrong] = 1 - given[:wrong]
+    return torch.from_numpy(x).float(), torch.from_numpy(given), true
+
+
+class Test_what_is_found:
+    def test_wrong_labels_come_before_hard_ones(self):
+        x, y, _ = data()
+        found = noise_of(x, y, 2).noise
+        assert average_precision_score(np.arange(600) < 60, found) > 0.9
+        assert found[:60].mean() > found[60:120].mean() + 0.4
+
+    def test_the_right_class_is_suggested(self):
+        x, y, true = data()
+        found = noise_of(x, y, 2)
+        assert (found.suggested[:60] == true[:60]).mean() > 0.9
+        assert (found.suggested[120:] == true[120:]).mean() > 0.95
+
+    def test_clean_data_is_not_accused(self):
+        x, y, _ = data(wrong=0, hard=60)
+        assert noise_of(x, y, 2).flagged.mean() < 0.02
+
+    def test_flagged_are_mostly_wrong_and_most_wrong_are_flagged(self):
+        x, y, _ = data(n=1200, wrong=120)
+        flagged = noise_of(x, y, 2).flagged
+        assert flagged[:120].mean() > 0.6
+        assert flagged[:120].sum() > 0.8 * flagged.sum()
+
+    def test_values_are_shares_without_gaps(self):
+        x, y, _ = data()
+        found = noise_of(x, y, 2)
+        assert np.isfinite(found.noise).all()
+        assert found.noise.min() >= 0
+        assert found.noise.max() <= 1
+
+    def test_a_reason_is_given_for_the_flagged_alone(self):
+        x, y, _ = data()
+        found = noise_of(x, y, 2)
+        reasons = found.reasons(y.numpy(), ("cat", "dog"))
+        assert [bool(r) for r in reasons] == found.flagged.tolist()
+        first = int(np.flatnonzero(found.flagged)[0])
+        other, own = ("dog", "cat") if found.suggested[first] else ("cat", "dog")
+        assert f"“{other}”" in reasons[first]
+        assert f"not like “{own}”" in reasons[first]
+
+
+class Test_odd_data:
+    def test_few_samples_and_one_class_accuse_nobody(self):
+        x, y, _ = data(n=30, wrong=3, hard=3)
+        assert not noise_of(x, y, 2).noise.any()
+        assert not noise_of(torch.randn(100, 5), torch.zeros(100).long(), 1).noise.any()
+
+    def test_a_class_of_three_and_a_constant_feature(self):
+        x, y, _ = data()
+        y = y.clone()
+        y[-3:] = 2
+        x[:, 5] = 7.0
+        found = noise_of(x, y, 3)
+        assert np.isfinite(found.noise).all()
+        assert (found.suggested[found.flagged] != 2).all()
+
+    def test_samples_beyond_the_training_limit_are_judged_the_same_way(self, monkeypatch):
+        x, y, _ = data(n=1200, wrong=120)
+        monkeypatch.setattr(noise, "MOST_TO_TRAIN", 700)
+        found = noise_of(x, y, 2).noise
+        assert average_precision_score(np.arange(1200) < 120, found) > 0.9
+
+    def test_heads_trained_in_turn_equal_those_trained_together(self, monkeypatch):
+        x, y, _ = data()
+        together = noise_of(x, y, 2)
+        monkeypatch.setattr(noise, "_LOGITS", 1)
+        assert np.abs(noise_of(x, y, 2).typical - together.typical).mean() < 0.02
+
+    def test_too_many_logits_are_not_even_tried(self, monkeypatch):
+        task = noisy()
+        monkeypatch.setattr(noise, "MOST_LOGITS", 10)
+        assert noise.too_large(task)
+        assert not estimate_noise(task).noise.any()
+
+
+def test_images_need_no_training():
+    task = images(n=120)
+    y = task.targets.clone()
+    y[:10] = 1 - y[:10]
+    found = estimate_noise(replace(task, targets=y)).noise
+    assert average_precision_score(np.arange(120) < 10, found) > 0.9
