@@ -36,7 +36,8 @@ class FoldedConv(nn.Module):
         self.in_scale: Tensor | None = None  # input normalisation, for the first convolution
         self.register_buffer("weight", torch.empty(0))
         self.register_buffer("bias", torch.empty(0))
-        self.place = (conv.stride, conv.padding, conv.dilation, conv.groups)
+        # Any: stubs do not know that padding has been checked to be numbers.
+        self.place: Any = (conv.stride, conv.padding, conv.dilation, conv.groups)
         self.fused = False
 
     def refresh(self) -> None:
@@ -177,14 +178,12 @@ def _drop_identities(traced: fx.GraphModule, modules: dict[str, Any]) -> None:
             traced.graph.erase_node(node)
 
 
-def _join_shortcuts(
-    graph: fx.Graph, modules: dict[str, Any], convs: dict[fx.Node, FoldedConv]
-) -> None:
+def _join_shortcuts(graph: fx.Graph, modules: dict[str, Any], convs: dict[Any, FoldedConv]) -> None:
     """A ReLU, or a sum and a ReLU, after a convolution become part of it."""
     for node in list(graph.nodes):
         if _module(node, modules, nn.ReLU) is None and node.target not in (F.relu, torch.relu):
             continue
-        before = node.args[0]
+        before: Any = node.args[0]
         if before in convs and _only_user(before) is node:
             convs[before].relu = True
             node.replace_all_uses_with(before)
@@ -194,7 +193,8 @@ def _join_shortcuts(
 
 
 def _join_sum(graph: fx.Graph, relu: fx.Node, total: fx.Node, convs: dict[Any, Any]) -> None:
-    left, right = total.args
+    left: Any = total.args[0]
+    right: Any = total.args[1]
     order = {n: i for i, n in enumerate(graph.nodes)}
     ready = [n for n in (left, right) if n in convs and _only_user(n) is total]
     if not ready or not isinstance(left, fx.Node) or not isinstance(right, fx.Node):

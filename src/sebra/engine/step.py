@@ -12,6 +12,7 @@ from itertools import repeat
 import torch
 from torch import Tensor, nn
 
+from sebra import processes
 from sebra.engine import distributed
 from sebra.engine.device import autocast
 from sebra.engine.passes import batches_of, evaluating, label_probability, predict
@@ -95,7 +96,7 @@ class TrainStep:
         self.device = device
         self.randoms = randoms
         capturable = getattr(network, "capturable", True)
-        one = distributed.size() == 1  # gradients are exchanged outside of any graph
+        one = processes.size() == 1  # gradients are exchanged outside of any graph
         self._use_graph = graph and capturable and one and device.type == "cuda"
         self._graph: torch.cuda.CUDAGraph | None = None
         self._warm = 0
