@@ -87,8 +87,8 @@ def as_stream(task):
 @pytest.mark.parametrize("make", [lambda: images(n=22), lambda: noisy(n=30)], ids=["images", "x"])
 def test_training_and_selecting_from_a_stream_give_the_same_numbers(make):
     found = []
-    for task in (make(), as_stream(make())):
-        task = replace(task, augment=Augment(flip=True))
+    for made in (make(), as_stream(make())):
+        task = replace(made, augment=Augment(flip=True))
         network = task.network()
         optimizer = make_optimizer(network, "sgd", 0.1)
 
