@@ -1,0 +1,160 @@
+"""Kills every long command at random moments, resumes it, and compares with an unharmed run.
+
+Every run is a fork of this process, so that it starts without the cost of imports:
+
+    python -m soak.kills --kills 50
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+DATA = "demo?n=300"
+SHARED = ("--device", "cpu", "--backbone", "random")
+COMPARED = ("ranking.parquet", "history.parquet", "model.safetensors")
+NOT_KILLED = {"neurons"}  # it needs marks of a person, and has no epochs
+VOLATILE = {"seconds", "peak_memory_mib", "run", "notes", "when", "machine"}
+
+
+def commands() -> list[tuple[str, ...]]:
+    """Every ranker, every debiasing method, and a benchmark."""
+    from sebra.debiasing.registry import METHODS
+    from sebra.ranking.registry import RANKERS
+
+    ranks = [("rank", DATA, "--method", m) for m in RANKERS if m not in NOT_KILLED]
+    models = [("debias", DATA, "--method", m, "--set", "epochs=12") for m in METHODS]
+    bench = [("bench", DATA, "--methods", "erm,lff", "--rank-methods", "sebra", "--seeds", "2")]
+    return [(*c, *SHARED) for c in (*ranks, *models, *bench)]
+
+
+def fork(arguments: Sequence[str]) -> int:
+    """Runs the command line in a child; its process id."""
+    pid = os.fork()
+    if pid:
+        return pid
+    quiet = os.open(os.devnull, os.O_WRONLY)
+    log = os.open(os.environ["SOAK_LOG"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    os.dup2(quiet, 1)
+    os.dup2(log, 2)
+    from sebra.cli.main import run
+
+    status = 1
+    try:
+        status = run(list(arguments))
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+    finally:
+        os._exit(status)
+
+
+def finish(arguments: Sequence[str]) -> float:
+    """Runs a command to its end; the seconds it took."""
+    start = time.monotonic()
+    _, status = os.waitpid(fork(arguments), 0)
+    if status != 0:
+        text = Path(os.environ["SOAK_LOG"]).read_text(encoding="utf-8", errors="replace")
+        raise AssertionError(f"{' '.join(arguments)} failed:\n{text}")
+    return time.monotonic() - start
+
+
+def kill(arguments: Sequence[str], after: float) -> bool:
+    """Starts a command and kills it; False where it was done before."""
+    pid = fork(arguments)
+    time.sleep(after)
+    os.kill(pid, signal.SIGKILL)
+    _, status = os.waitpid(pid, 0)
+    return os.WIFSIGNALED(status)
+
+
+def again(command: Sequence[str], out: Path) -> list[str]:
+    """How a user goes on: with --resume where there is a checkpoint."""
+    resume = command[0] != "bench" and (out / "checkpoint").is_dir()
+    return [*command, "--out", str(out), *(["--resume"] if resume else [])]
+
+
+def result(folder: Path) -> dict[str, bytes]:
+    """What must be the same, bit for bit; of JSON all but times and memory."""
+    found = {n: (folder / n).read_bytes() for n in COMPARED if (folder / n).is_file()}
+    found |= {f.name: f.read_bytes() for f in sorted(folder.glob("rankings/*.parquet"))}
+    for file in sorted(folder.glob("rows/*.json")):
+        row = json.loads(file.read_text(encoding="utf-8"))
+        kept = {k: v for k, v in row.items() if k not in VOLATILE}
+        found[file.name] = json.dumps(kept, sort_keys=True).encode()
+    return found
+
+
+def main() -> int:
+    options = argparse.ArgumentParser()
+    options.add_argument("--kills", type=int, default=50)
+    options.add_argument("--seed", type=int, default=0)
+    asked = options.parse_args()
+    root = Path(tempfile.mkdtemp(prefix="soak-"))
+    os.environ |= {
+        "SEBRA_CACHE": str(root / "cache"),
+        "SEBRA_OFFLINE": "1",
+        "SEBRA_CHECKPOINT_SECONDS": "0.02",
+        "SOAK_LOG": str(root / "log"),
+    }
+    import torch
+
+    import sebra.workflows.bench
+    import sebra.workflows.debias
+    import sebra.workflows.rank  # noqa: F401 once, for all children
+
+    torch.set_num_threads(1)
+    rng = random.Random(asked.seed)
+    try:
+        return _kill_all(root, asked.kills, rng)
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
+
+
+def _kill_all(root: Path, kills: int, rng: random.Random) -> int:
+    todo = commands()
+    rng.shuffle(todo)
+    known: dict[tuple[str, ...], tuple[dict[str, bytes], float]] = {}
+    done = resumed = wrong = 0
+    for number in range(10 * kills):
+        if done >= kills:
+            break
+        command = todo[number % len(todo)]
+        if command not in known:
+            whole = root / f"whole-{len(known)}"
+            seconds = finish([*command, "--out", str(whole)])
+            seconds = min(seconds, finish([*command, "--out", str(whole)]))  # caches are warm
+            known[command] = result(whole), seconds
+            assert known[command][0], command
+        expected, seconds = known[command]
+        out = root / "run"
+        shutil.rmtree(out, ignore_errors=True)
+        killed = kill([*command, "--out", str(out)], rng.uniform(0, seconds))
+        while killed and done < kills:
+            done += 1
+            call = again(command, out)
+            resumed += "--resume" in call
+            killed = rng.random() < 0.4 and kill(call, rng.uniform(0, seconds))
+        if not (out / "metrics.json").is_file() or (out / "checkpoint").is_dir():
+            finish(again(command, out))
+        same = result(out) == expected
+        left = [p.name for p in out.rglob("*.tmp")]
+        wrong += not same or bool(left)
+        verdict = "same" if same else "DIFFERENT"
+        sys.stderr.write(f"{done:3d} kills  {' '.join(command[:4])}: {verdict} {left or ''}\n")
+    sys.stderr.write(f"{done} kills, {resumed} resumed from a checkpoint, {wrong} wrong results\n")
+    return 1 if wrong or done < kills else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
