@@ -77,14 +77,41 @@ def _report_faults(found: Predictions, bars: Bars) -> None:
 
 def export(
     run: o.Run,
-    format_: Annotated[str, typer.Option("--format", help="onnx.")] = "onnx",
+    format_: Annotated[
+        str,
+        typer.Option(
+            "--format",
+            help="Of a model run: onnx. Of a ranking run: csv, cleanlab, fiftyone or npz.",
+        ),
+    ] = "onnx",
     out: Annotated[
         str | None,
-        typer.Option("--out", metavar="FILE", help="Where to write [default: RUN/model.onnx]."),
+        typer.Option("--out", metavar="FILE", help="Where to write [default: in RUN]."),
+    ] = None,
+    data: Annotated[
+        str | None,
+        typer.Option("--data", metavar="DATA", help="Where the images are now (fiftyone)."),
     ] = None,
     as_json: o.Json = False,
 ) -> None:
-    """Write a model for other runtimes: raw images (or features) in, class probabilities out."""
+    """Write a model for other runtimes, or a ranking for other tools."""
+    from pathlib import Path
+
+    from sebra.workflows import export_ranking as tables
+
+    if format_ in tables.FORMATS:
+        place = tables.default_file(Path(run), format_) if out is None else Path(out)
+        if format_ != "fiftyone" and out is not None:
+            o.writable_file(out)
+        written = tables.export_ranking(run, format_, place, data)
+        emit(written, as_json)
+        if not as_json:
+            line(f"{written['file']}: {written['samples']} samples")
+        return
+    _export_model(run, format_, out, as_json)
+
+
+def _export_model(run: str, format_: str, out: str | None, as_json: bool) -> None:
     from pathlib import Path
 
     from sebra.debiasing.model import Model

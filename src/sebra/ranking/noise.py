@@ -21,8 +21,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sebra.engine.networks import RANDOM, NetworkSpec, build
-from sebra.engine.step import evaluating, predict
+from sebra.engine.networks import RANDOM, Network, NetworkSpec, build
+from sebra.engine.passes import evaluating, predict
 from sebra.engine.task import Task
 
 Array = npt.NDArray[Any]
@@ -84,9 +84,9 @@ def too_large(task: Task) -> bool:
 def estimate_noise(task: Task) -> NoiseEstimate:
     """The noise of every sample of a task, over features or over images.
 
-    Images are first turned into features by the task's own network before any training on the
-    task: pretrained where it has weights, else fixed random convolutions. Training labels, which
-    may be wrong, thus never shape the features. Nothing is suspect in a task that is `too_large`.
+    Images and texts are first turned into features by a network that was not trained on the task
+    (`untrained_network`): labels, which may be wrong, never shape the features. Nothing is suspect
+    in a task that is `too_large`.
     """
     if too_large(task):
         return _nothing(task.targets.cpu().numpy())
@@ -121,18 +121,24 @@ def _nothing(labels: Array) -> NoiseEstimate:
 
 def _reader(task: Task) -> Reader:
     """Features of the samples at given places."""
-    if not task.inputs.is_image:
+    if not (task.inputs.is_image or task.inputs.is_text):
         return lambda rows: task.batch(rows).float()
-    network = task.network()
-    if network.spec.weights == "none":
-        height, width, _ = task.inputs.shape
-        network = build(NetworkSpec(RANDOM, (3, height, width), 1), 0).to(task.device)
+    network = untrained_network(task)
 
     def read(rows: Tensor) -> Tensor:
         with evaluating(network):
             return predict(network.embed, task, rows, batch=256)
 
     return read
+
+
+def untrained_network(task: Task) -> Network:
+    """The task's network before training; fixed random convolutions where it has no weights."""
+    network = task.network()
+    if task.inputs.is_image and network.spec.weights == "none":
+        height, width, _ = task.inputs.shape
+        network = build(NetworkSpec(RANDOM, (3, height, width), 1), 0).to(task.device)
+    return network
 
 
 def _held_out_logits(read: Reader, y: Tensor, classes: int, seed: int) -> list[Array]:

@@ -24,7 +24,8 @@ class ReportInput:
     samples: the data set; rows are found by id, so it may hold more than the training split.
     metrics, config, history: as the run folder holds them. comparisons: `{"name", "evaluation"}`
     per model. thumbnail: the picture of a row of the table, called from several threads; without
-    it pictures are read from the samples. heatmaps: where a bias sits, per stage and class.
+    it pictures are read from the samples. heatmaps: where a bias sits, per stage and class;
+    those under `rank` contrast both ends of a class.
     """
 
     title: str

@@ -23,6 +23,7 @@ MOST_FAULTS = 300
 MOST_SETTINGS = 200
 HEATMAP_SIDE = 224
 FIRST_SUSPECTS = 12
+ENDS = "rank"  # the heat maps that contrast both ends of a class
 RANKING_FIGURES = {
     "somers_d": ("Somers’ D", "agreement with the true groups: 1 perfect, 0 chance"),
     "tau_b": ("τ-b", "Kendall’s τ-b, cut to the true group sizes"),
@@ -55,7 +56,7 @@ def page_context(run: ReportInput) -> dict[str, Any]:
             shlex.quote(run.folder) if run.folder else "",
         ),
         "tiles": _tiles(run, ranked),
-        "classes": _classes(ranked, picked, album),
+        "classes": _classes(run, ranked, picked, album),
         "hidden_classes": len(ranked.classes) - len(picked.classes),
         "all_buckets": _all_buckets(ranked),
         "biases": _biases(run, ranked, picked, album, biases),
@@ -108,7 +109,9 @@ def _tiles(run: ReportInput, ranked: Ranked) -> list[tuple[str, str, str]]:
     return tiles
 
 
-def _classes(ranked: Ranked, picked: Picked, album: Album) -> list[dict[str, Any]]:
+def _classes(
+    run: ReportInput, ranked: Ranked, picked: Picked, album: Album
+) -> list[dict[str, Any]]:
     counts = facts.bucket_counts(ranked)
     out = []
     for place, c in enumerate(picked.classes):
@@ -123,6 +126,7 @@ def _classes(ranked: Ranked, picked: Picked, album: Album) -> list[dict[str, Any
                 "n": len(ranked.orders[c]),
                 "buckets": len(counts[label]),
                 "chart": chart,
+                "heatmap": _heatmap(run.heatmaps.get(ENDS, {}), label),
                 "most": album.take(picked.most[c].tolist()),
                 "least": album.take(picked.least[c].tolist()),
                 "looks": album.differences(picked.spread[c].tolist(), -ranked.rank),

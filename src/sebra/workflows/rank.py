@@ -20,6 +20,7 @@ from sebra.samples.table import Samples
 from sebra.workflows.history import history_of
 from sebra.workflows.neurons import give_marks, write_template
 from sebra.workflows.prepare import Prepared, Source, prepare
+from sebra.workflows.saliency import find_saliency, save_saliency
 from sebra.workflows.suspects import add_noise
 
 
@@ -65,6 +66,8 @@ def rank(
     run.metrics.update(meter.result())
     if folder is not None:
         write_template(folder, ranker, options.neurons, prepared, session)
+        save_saliency(folder.path, find_saliency(run.ranking, prepared, meter))
+        run.metrics.update(meter.result())
         run.metrics["notes"] = list(session.notes)
         write_rank_run(folder, run, identity, config)
     session.close()

@@ -12,7 +12,9 @@ from sebra.ranking.ranking import Ranking
 from sebra.runs.folder import HISTORY, METRICS, QUARANTINE, RANKING, REPORT, RunFolder
 from sebra.samples.open import open_samples
 from sebra.samples.table import Fault, Samples
+from sebra.showing.heat import heated
 from sebra.showing.report import ReportInput, write_report
+from sebra.workflows.saliency import load_saliency
 
 
 def report_run(folder: RunFolder, out: str | None = None, data: str | None = None) -> Path:
@@ -60,6 +62,10 @@ def report_input(
         version=str(config.get("version", __version__)),
         comparisons=comparisons,
         notes=tuple(metrics.get("notes", ())),
+        heatmaps={
+            bias: {label: heated(*pair) for label, pair in found.items()}
+            for bias, found in load_saliency(folder.path).items()
+        },
     )
 
 

@@ -82,7 +82,7 @@ def _one(
     prepared, wrong = _with_noise(bench.prepared.with_seed(seed), kind, share, seed)
     task = prepared.task("train")
     estimate = estimate_noise(task)
-    network = _fit(bench, task)
+    network = _fit(bench, task, Selector(None, "last epoch"))
     p = label_probability(network, task, torch.arange(len(task), device=task.device))
     scores = {"noise": estimate.noise, "erm_loss": 1 - p.cpu().numpy(), "tail": _tail(bench, task)}
     flagged = estimate.flagged
@@ -120,10 +120,9 @@ def _tail(bench: Workbench, task: Task) -> Array:
     return out
 
 
-def _fit(bench: Workbench, task: Task) -> Any:
-    """ERM to its last epoch, since validation labels would choose a model for us."""
+def _fit(bench: Workbench, task: Task, selector: Selector) -> Any:
     config: Any = bench.method_config(Spec("erm", "erm"))
-    return Erm(config).fit(task, Help(Selector(None, "last epoch")), Session())
+    return Erm(config).fit(task, Help(selector), Session())
 
 
 def _accuracy(
@@ -137,14 +136,30 @@ def _accuracy(
     task = task if keep is None else task.subset(keep)
     labels = prepared.samples.labels[rows]
     out = {}
-    for name, network in (("erm", _fit(bench, task)), ("sebra", _debiased(bench, task))):
+    for name, network in (
+        ("erm", _fit(bench, task, _selector(prepared))),
+        ("sebra", _debiased(bench, task, _selector(prepared))),
+    ):
         predicted = predicted_classes(network, prepared.task("test"))
         out[name] = 100 * float(np.mean(predicted == labels))
     return out
 
 
-def _debiased(bench: Workbench, task: Task) -> Any:
-    """Ranks the task and trains on that ranking, to the last epoch."""
+def _selector(prepared: Prepared) -> Selector:
+    """The best epoch on the val split, whose labels are right; the last one where there is none."""
+    rows = prepared.samples.rows("val")
+    if not len(rows):
+        return Selector(None, "last epoch")
+    task, labels = prepared.task("val"), prepared.samples.labels[rows]
+
+    def validate(network: Any) -> tuple[float, dict[str, float]]:
+        return float(np.mean(predicted_classes(network, task) == labels)), {}
+
+    return Selector(validate, "accuracy on val")
+
+
+def _debiased(bench: Workbench, task: Task, selector: Selector) -> Any:
+    """Ranks the task and trains on that ranking."""
     result = _ranked(bench, task)
     labels = task.targets.cpu().numpy()
     rank = ranks_within_classes(result.bucket, result.score, labels)
@@ -155,7 +170,7 @@ def _debiased(bench: Workbench, task: Task) -> Any:
     )
     spec = Spec("sebra", "sebra")
     method = method_class(spec.name)(bench.method_config(spec))
-    return method.fit(task, Help(Selector(None, "last epoch"), guide), Session())
+    return method.fit(task, Help(selector, guide), Session())
 
 
 def _ranked(bench: Workbench, task: Task) -> RankResult:

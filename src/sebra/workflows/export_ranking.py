@@ -1,0 +1,154 @@
+"""`sebra export` of a ranking run: tables and folders that other tools read."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sebra.errors import UsageError
+from sebra.measuring.tables import csv_text
+from sebra.ranking.noise import SUSPECT
+from sebra.ranking.ranking import Ranking
+from sebra.runs.folder import CONFIG, RunFolder
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from sebra.samples.table import Samples
+
+SUFFIX = {"csv": ".csv", "cleanlab": ".csv", "npz": ".npz", "fiftyone": ""}
+FORMATS = tuple(SUFFIX)
+
+
+def default_file(folder: Path, format_: str) -> Path:
+    """Where an export goes when no place is named."""
+    names = {"csv": "ranking", "cleanlab": "label_issues", "npz": "ranking", "fiftyone": "fiftyone"}
+    return folder / f"{names[format_]}{SUFFIX[format_]}"
+
+
+def export_ranking(run: str, format_: str, out: Path, data: str | None = None) -> dict[str, Any]:
+    """Writes the ranking of a run in a format of `FORMATS` and says what was written.
+
+    csv: every column. cleanlab: `is_label_issue`, `label_score`, `given_label` and
+    `predicted_label` per sample, as cleanlab's Datalab names them. npz: `X` (samples x figures,
+    named by `columns`), `y`, `classes` and `ids`, ready for scikit-learn. fiftyone: a folder that
+    FiftyOne loads as `FiftyOneImageClassificationDataset`.
+    """
+    table = Ranking.load(run).table
+    writers: dict[str, Callable[[], None]] = {
+        "csv": lambda: _write_text(out, csv_text(_rows(table))),
+        "cleanlab": lambda: _write_text(out, csv_text(_label_issues(table))),
+        "npz": lambda: _write_npz(out, table),
+        "fiftyone": lambda: _write_fiftyone(out, table, _samples(run, data)),
+    }
+    writers[format_]()
+    return {"format": format_, "file": str(out), "samples": len(table)}
+
+
+def _rows(table: pd.DataFrame) -> list[dict[str, Any]]:
+    return [{str(k): v for k, v in row.items()} for row in table.to_dict(orient="records")]
+
+
+def _label_issues(table: pd.DataFrame) -> list[dict[str, Any]]:
+    _need_noise(table, "cleanlab")
+    return [
+        {
+            "id": row["id"],
+            "is_label_issue": bool(row["noise"] >= SUSPECT),
+            "label_score": float(1 - row["noise"]),
+            "given_label": row["label"],
+            "predicted_label": row.get("suggested", row["label"]),
+        }
+        for row in _rows(table)
+    ]
+
+
+def _need_noise(table: pd.DataFrame, format_: str) -> None:
+    if "noise" not in table:
+        raise UsageError(
+            f"--format {format_}: this ranking has no noise column; rank the data again"
+        )
+
+
+def _write_npz(out: Path, table: pd.DataFrame) -> None:
+    figures = [c for c in table.columns if table[c].dtype.kind in "fiu"]
+    classes, y = np.unique(table["label"].astype(str).to_numpy(dtype=np.str_), return_inverse=True)
+    arrays: dict[str, Any] = {
+        "X": table[figures].to_numpy(dtype=np.float64),
+        "y": y.reshape(-1).astype(np.int64),
+        "columns": np.array([str(c) for c in figures]),
+        "classes": classes,
+        "ids": table["id"].astype(str).to_numpy(dtype=np.str_),
+    }
+    temporary = out.with_name(f".{out.name}.{os.getpid()}.tmp.npz")
+    try:
+        np.savez_compressed(temporary, **arrays)
+        os.replace(temporary, out)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _samples(run: str, data: str | None) -> Samples:
+    from sebra.samples.open import open_samples
+
+    folder = RunFolder.open(run)
+    source = data or (str(folder.read_config().get("data", "")) if folder.has(CONFIG) else "")
+    if not source:
+        raise UsageError("--format fiftyone: the run does not name its data; give --data DATA")
+    samples = open_samples(source)
+    if samples.kind != "image":
+        raise UsageError(f"--format fiftyone: {source} holds no images")
+    return samples
+
+
+def _write_fiftyone(out: Path, table: pd.DataFrame, samples: Samples) -> None:
+    """`labels.json` and `data.json`; images that are files are referred to, others are written."""
+    out.mkdir(parents=True, exist_ok=True)
+    place = {str(name): row for row, name in enumerate(samples.ids.tolist())}
+    files, labels = {}, {}
+    for number, row in enumerate(_rows(table)):
+        key, at = f"{number:07d}", place.get(str(row["id"]))
+        if at is None:
+            raise UsageError(f"--format fiftyone: {samples.source} has no sample {row['id']}")
+        files[key] = _image_file(out, samples, at, key)
+        # FiftyOne's labels have an `id` of their own.
+        facts = {"sample_id" if k == "id" else k: _plain(v) for k, v in row.items()}
+        facts.pop("label")
+        labels[key] = {"label": str(row["label"]), "attributes": facts}
+    _write_text(out / "data.json", json.dumps(files, ensure_ascii=False))
+    _write_text(
+        out / "labels.json", json.dumps({"labels": labels}, ensure_ascii=False, allow_nan=False)
+    )
+
+
+def _image_file(out: Path, samples: Samples, at: int, key: str) -> str:
+    from sebra.samples.table import ImageArray, ImageFiles
+
+    content = samples.content
+    if isinstance(content, ImageFiles):
+        return str(content.paths[at])
+    from PIL import Image
+
+    assert isinstance(content, ImageArray)
+    path = out / "images" / f"{key}.png"
+    path.parent.mkdir(exist_ok=True)
+    Image.fromarray(content.pixels[content.rows[at]]).save(path)
+    return str(path.resolve())
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON holds it; None for a number that is none."""
+    if isinstance(value, (np.integer, int)):
+        return int(value)
+    if isinstance(value, (np.floating, float)):
+        return float(value) if np.isfinite(value) else None
+    return str(value)
+
+
+def _write_text(path: Path, text: str) -> None:
+    RunFolder(path.parent).write_text(path.name, text)
