@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 from contextlib import AbstractContextManager
 from typing import Any
@@ -39,6 +40,11 @@ def setup(device: torch.device) -> None:
     else:
         torch.set_float32_matmul_precision("high")
         torch.backends.cudnn.benchmark = True
+
+
+def load_optimisers() -> None:
+    """Loads what the first optimiser of a process would load: seconds that belong to no phase."""
+    importlib.import_module("torch._dynamo")
 
 
 def autocast(device: torch.device) -> AbstractContextManager[Any]:

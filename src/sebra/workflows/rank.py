@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from sebra import __version__
+from sebra.engine.device import load_optimisers
 from sebra.engine.session import ProgressSink, Session
 from sebra.measuring.ranks import quality_of
 from sebra.ranking.ranking import Ranking
@@ -87,6 +88,7 @@ def rank_prepared(prepared: Prepared, ranker: Any, session: Session, meter: Mete
     """Ranks the training split of a prepared data set."""
     task = prepared.task("train")
     history = history_of(prepared.samples, prepared.task)
+    load_optimisers()
     with meter.phase("rank"):
         result = ranker.rank(task, session, history)
     part, _ = prepared.split("train")
