@@ -1,4 +1,4 @@
-"""A transformers encoder of two tiny layers with a vocabulary of a few words; nothing is fetched."""
+"""A transformers encoder of tiny layers with a vocabulary of a few words; nothing is fetched."""
 
 from __future__ import annotations
 

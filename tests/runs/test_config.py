@@ -71,6 +71,16 @@ def test_over_features_a_preset_does_not_change_the_steps(presets):
     assert build_config(Settings, "rank", "sebra", "features", "paper/x", ["lr=4"]).lr == 4.0
 
 
+def test_a_preset_for_features_changes_the_steps_over_features_only(presets):
+    presets(
+        mode_features="[rank]\nlr = 2.0",
+        paper_x='mode = "features"\n[rank]\nlr = 3.0\nbeta = 3.0',
+    )
+    assert build_config(Settings, "rank", "sebra", "features", "paper/x").lr == 3.0
+    made = build_config(Settings, "rank", "sebra", "finetune", "paper/x")
+    assert made == Settings(beta=3.0)
+
+
 def test_shared_values_without_a_field_are_passed_over_but_own_ones_are_refused(presets):
     presets(paper_x="[rank]\nnonsense = 1", paper_y="[rank.sebra]\nnonsense = 1")
     assert build_config(Settings, "rank", "sebra", "finetune", "paper/x") == Settings()

@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 from sebra.errors import UsageError
 
 PRESETS = Path(__file__).parent / "presets"
-# Fields that say how a network is stepped. A preset's values belong to fine-tuning: a head over
-# frozen features keeps its own.
+# Fields that say how a network is stepped. A preset's values belong to fine-tuning, or to heads over
+# frozen features where it says `mode = "features"`: in the other mode they are passed over.
 STEP_FIELDS = frozenset({"optimizer", "lr", "momentum", "weight_decay", "batch"})
 
 Config = TypeVar("Config")
@@ -56,8 +56,9 @@ def build_config(
     values: dict[str, Any] = {}
     values.update(_section(read_preset(f"mode/{mode}"), role, method, kind))
     if preset is not None:
-        chosen = _section(read_preset(preset), role, method, kind)
-        if mode == "features":
+        found = read_preset(preset)
+        chosen = _section(found, role, method, kind)
+        if (mode == "features") != (found.get("mode") == "features"):
             chosen = {k: v for k, v in chosen.items() if k not in STEP_FIELDS}
         values.update(chosen)
     values.update(parse_overrides(kind, overrides))
