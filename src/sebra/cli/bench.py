@@ -116,6 +116,7 @@ def bench(
     preset: Preset = None,
     set_: Set = None,
     attributes: o.Attributes = None,
+    track: o.Track = None,
     as_json: o.Json = False,
 ) -> None:
     """Run methods x seeds on DATA and print the paper's table beside the paper's figures.
@@ -142,15 +143,20 @@ def bench(
         for d in data
     ]
     require_one("sebra bench")
+    o.check_track(track)
     folder = RunFolder.create(out, "bench")
     run = run_bench(sources, options, folder, Bars())
+    o.send_track(track, folder)
     _show(run, str(folder.path), as_json)
 
 
 @bench_app.command("study", epilog="Example: sebra bench study ablation demo --seeds 2")
 def study(
     name: Annotated[
-        str, typer.Argument(metavar="NAME", help="ablation, beta, cost, discovery or noise.", show_default=False)
+        str,
+        typer.Argument(
+            metavar="NAME", help="ablation, beta, cost, discovery or noise.", show_default=False
+        ),
     ],
     data: o.Data,
     seeds: Seeds = 4,
@@ -164,6 +170,7 @@ def study(
     preset: Preset = None,
     set_: Set = None,
     attributes: o.Attributes = None,
+    track: o.Track = None,
     as_json: o.Json = False,
 ) -> None:
     """Run one study on DATA: a table, and the figure drawn from it."""
@@ -176,8 +183,10 @@ def study(
     options = BenchOptions((), seeds, preset, tuple(set_ or ()), rank_weights=rank_weights)
     source = o.make_source(data, 0, device, mode, backbone, weights, image_size, attributes, None)
     require_one("sebra bench study")
+    o.check_track(track)
     folder = RunFolder.create(out, f"study-{name}")
     run = run_study(name, source, options, folder, Bars())
+    o.send_track(track, folder)
     _show(run, str(folder.path), as_json)
 
 

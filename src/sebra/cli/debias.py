@@ -50,6 +50,7 @@ def debias(
     set_: o.Set = None,
     attributes: o.Attributes = None,
     exclude: o.Exclude = None,
+    track: o.Track = None,
     resume: o.Resume = False,
     as_json: o.Json = False,
 ) -> None:
@@ -63,8 +64,10 @@ def debias(
     )
     chosen = DebiasOptions(method, preset, tuple(set_ or ()), ranking, rank_method, min_group)
     check_options(chosen)
+    o.check_track(track)
     folder = RunFolder.create(out, "debias", resume)
     run = run_debias(source, chosen, folder, resume, Bars())
+    o.send_track(track, folder)
     emit(run.metrics, as_json)
     if not as_json:
         show_evaluation(run.metrics["evaluation"], method)

@@ -9,6 +9,7 @@ import typer
 from sebra.errors import UsageError
 
 if TYPE_CHECKING:
+    from sebra.runs.folder import RunFolder
     from sebra.workflows.prepare import Source
 
 Data = Annotated[
@@ -67,6 +68,12 @@ Exclude = Annotated[
     str | None, typer.Option("--exclude", metavar="FILE", help="Marks exported from a report.")
 ]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on with an unfinished run.")]
+Track = Annotated[
+    str | None,
+    typer.Option(
+        "--track", metavar="NAME", help="Also send curves and figures to tensorboard or wandb."
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]
 
 
@@ -121,3 +128,19 @@ def make_source(
         attributes=split_names(attributes),
         exclude=exclude,
     )
+
+
+def check_track(name: str | None) -> None:
+    """Refuses a tracker that is unknown or not installed before any work is done."""
+    if name is not None:
+        from sebra.engine.tracking import check_tracker
+
+        check_tracker(name)
+
+
+def send_track(name: str | None, folder: RunFolder) -> None:
+    """Sends a finished run to a tracker and says where it lies."""
+    if name is not None:
+        from sebra.workflows.track import track_run
+
+        typer.echo(f"sebra: tracked in {track_run(name, folder)}", err=True)

@@ -41,6 +41,7 @@ def rank(
     set_: o.Set = None,
     attributes: o.Attributes = None,
     exclude: o.Exclude = None,
+    track: o.Track = None,
     resume: o.Resume = False,
     as_json: o.Json = False,
 ) -> None:
@@ -54,8 +55,10 @@ def rank(
     )
     chosen = RankOptions(method, preset, tuple(set_ or ()), neurons)
     check_early(chosen)
+    o.check_track(track)
     folder = RunFolder.create(out, "rank", resume)
     run = run_rank(source, chosen, folder, resume, Bars())
+    o.send_track(track, folder)
     emit(run.metrics, as_json)
     if not as_json:
         show_ranking(run.metrics)

@@ -76,6 +76,7 @@ def audit(
     set_: o.Set = None,
     attributes: o.Attributes = None,
     exclude: o.Exclude = None,
+    track: o.Track = None,
     resume: o.Resume = False,
     as_json: o.Json = False,
 ) -> None:
@@ -89,11 +90,13 @@ def audit(
     )
     chosen = RankOptions(method, preset, tuple(set_ or ()), neurons)
     check_early(chosen)
+    o.check_track(track)
     folder = RunFolder.create(out, "audit", resume)
     run = rank(source, chosen, folder, resume, Bars(), command="audit")
     path = report_run(folder)
     run.metrics["report"] = str(path)
     folder.write_metrics(run.metrics)
+    o.send_track(track, folder)
     emit(run.metrics, as_json)
     if not as_json:
         show_ranking(run.metrics)

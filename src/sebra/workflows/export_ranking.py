@@ -59,7 +59,7 @@ def _label_issues(table: pd.DataFrame) -> list[dict[str, Any]]:
     return [
         {
             "id": row["id"],
-            "is_label_issue": bool(row["noise"] >= SUSPECT),
+            "is_label_issue": str(bool(row["noise"] >= SUSPECT)),  # as pandas writes and reads it
             "label_score": float(1 - row["noise"]),
             "given_label": row["label"],
             "predicted_label": row.get("suggested", row["label"]),
@@ -96,7 +96,7 @@ def _write_npz(out: Path, table: pd.DataFrame) -> None:
 def _samples(run: str, data: str | None) -> Samples:
     from sebra.samples.open import open_samples
 
-    folder = RunFolder.open(run)
+    folder = RunFolder(Path(run))
     source = data or (str(folder.read_config().get("data", "")) if folder.has(CONFIG) else "")
     if not source:
         raise UsageError("--format fiftyone: the run does not name its data; give --data DATA")

@@ -18,6 +18,7 @@ from sebra.debiasing.selection import Selector
 from sebra.engine.session import Session
 from sebra.engine.step import label_probability
 from sebra.engine.task import Task
+from sebra.measuring.groups import score
 from sebra.measuring.seeds import mean_std
 from sebra.ranking.noise import estimate_noise
 from sebra.ranking.ranking import Blind, RankResult, ranks_within_classes, spuriosity_of
@@ -82,7 +83,7 @@ def _one(
     prepared, wrong = _with_noise(bench.prepared.with_seed(seed), kind, share, seed)
     task = prepared.task("train")
     estimate = estimate_noise(task)
-    network = _fit(bench, task, Selector(None, "last epoch"))
+    network = _fit(bench, task)
     p = label_probability(network, task, torch.arange(len(task), device=task.device))
     scores = {"noise": estimate.noise, "erm_loss": 1 - p.cpu().numpy(), "tail": _tail(bench, task)}
     flagged = estimate.flagged
@@ -120,9 +121,15 @@ def _tail(bench: Workbench, task: Task) -> Array:
     return out
 
 
-def _fit(bench: Workbench, task: Task, selector: Selector) -> Any:
+def _last_epoch() -> Selector:
+    """No selection: right labels to validate with would hide what wrong ones cost."""
+    return Selector(None, "last epoch")
+
+
+def _fit(bench: Workbench, task: Task) -> Any:
+    """ERM to its last epoch."""
     config: Any = bench.method_config(Spec("erm", "erm"))
-    return Erm(config).fit(task, Help(selector), Session())
+    return Erm(config).fit(task, Help(_last_epoch()), Session())
 
 
 def _accuracy(
@@ -134,32 +141,19 @@ def _accuracy(
         return None
     task = prepared.task("train")
     task = task if keep is None else task.subset(keep)
-    labels = prepared.samples.labels[rows]
+    samples = bench.samples  # groups weigh as much as they do among the right labels
     out = {}
-    for name, network in (
-        ("erm", _fit(bench, task, _selector(prepared))),
-        ("sebra", _debiased(bench, task, _selector(prepared))),
-    ):
+    for name, network in (("erm", _fit(bench, task)), ("sebra", _debiased(bench, task))):
         predicted = predicted_classes(network, prepared.task("test"))
-        out[name] = 100 * float(np.mean(predicted == labels))
+        out[name] = 100 * float(np.mean(predicted == samples.labels[rows]))
+        if samples.attributes:
+            found = score(samples, rows, predicted, bench.options.min_group)
+            out[name] = float(found.to_dict()["id_accuracy"])
     return out
 
 
-def _selector(prepared: Prepared) -> Selector:
-    """The best epoch on the val split, whose labels are right; the last one where there is none."""
-    rows = prepared.samples.rows("val")
-    if not len(rows):
-        return Selector(None, "last epoch")
-    task, labels = prepared.task("val"), prepared.samples.labels[rows]
-
-    def validate(network: Any) -> tuple[float, dict[str, float]]:
-        return float(np.mean(predicted_classes(network, task) == labels)), {}
-
-    return Selector(validate, "accuracy on val")
-
-
-def _debiased(bench: Workbench, task: Task, selector: Selector) -> Any:
-    """Ranks the task and trains on that ranking."""
+def _debiased(bench: Workbench, task: Task) -> Any:
+    """Ranks the task and trains on that ranking, to the last epoch."""
     result = _ranked(bench, task)
     labels = task.targets.cpu().numpy()
     rank = ranks_within_classes(result.bucket, result.score, labels)
@@ -170,7 +164,7 @@ def _debiased(bench: Workbench, task: Task, selector: Selector) -> Any:
     )
     spec = Spec("sebra", "sebra")
     method = method_class(spec.name)(bench.method_config(spec))
-    return method.fit(task, Help(selector, guide), Session())
+    return method.fit(task, Help(_last_epoch(), guide), Session())
 
 
 def _ranked(bench: Workbench, task: Task) -> RankResult:
@@ -204,7 +198,7 @@ def _finding_table(bench: Workbench, found: Sequence[tuple[str, float, dict[str,
 
 
 def _recovery_table(bench: Workbench, found: Sequence[tuple[str, float, dict[str, Any]]]) -> Table:
-    table = Table(f"{bench.name}: accuracy on the test split, in percent")
+    table = Table(f"{bench.name}: I.D. accuracy on the test split, in percent")
     for kind, share, figures in found:
         for method in ("erm", "sebra"):
             accuracy = {name: figures["accuracy"][name][method] for name in ACCURACIES}
