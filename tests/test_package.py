@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import resource
 import shutil
 import subprocess
 import sys
@@ -57,6 +59,22 @@ def test_help_is_printed_without_torch_or_pandas(repo_root: Path) -> None:
         "    main()\n"
     )
     assert modules_after(statement, repo_root).isdisjoint({"torch", "pandas", "sklearn", "timm"})
+
+
+def test_help_starts_in_half_a_second(repo_root: Path) -> None:
+    """Processor time, the best of three: a busy machine does not count."""
+    spent = []
+    for _ in range(3):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run(
+            [sys.executable, "-m", "sebra", "--help"],
+            env={**os.environ, "PYTHONPATH": str(repo_root / "src")},
+            stdout=subprocess.DEVNULL,
+            check=True,
+        )
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        spent.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    assert min(spent) < 0.5
 
 
 @pytest.mark.parametrize("name", [name for name in sebra.__all__ if name != "__version__"])

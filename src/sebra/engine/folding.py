@@ -184,11 +184,11 @@ def _join_shortcuts(graph: fx.Graph, modules: dict[str, Any], convs: dict[Any, F
         if _module(node, modules, nn.ReLU) is None and node.target not in (F.relu, torch.relu):
             continue
         before: Any = node.args[0]
-        if before in convs and _only_user(before) is node:
+        if before in convs and _feeds_only(before, node):
             convs[before].relu = True
             node.replace_all_uses_with(before)
             graph.erase_node(node)
-        elif before.target in _ADD and len(before.args) == 2 and _only_user(before) is node:
+        elif before.target in _ADD and len(before.args) == 2 and _feeds_only(before, node):
             _join_sum(graph, node, before, convs)
 
 
@@ -196,7 +196,7 @@ def _join_sum(graph: fx.Graph, relu: fx.Node, total: fx.Node, convs: dict[Any, A
     left: Any = total.args[0]
     right: Any = total.args[1]
     order = {n: i for i, n in enumerate(graph.nodes)}
-    ready = [n for n in (left, right) if n in convs and _only_user(n) is total]
+    ready = [n for n in (left, right) if n in convs and _feeds_only(n, total)]
     if not ready or not isinstance(left, fx.Node) or not isinstance(right, fx.Node):
         return
     main = left if left in ready else right
@@ -241,6 +241,10 @@ def _module(node: Any, modules: dict[str, Any], kind: Any) -> Any:
 
 def _only_user(node: fx.Node) -> fx.Node | None:
     return next(iter(node.users)) if len(node.users) == 1 else None
+
+
+def _feeds_only(node: fx.Node, user: fx.Node) -> bool:
+    return _only_user(node) is user
 
 
 _KNOWN: WeakKeyDictionary[nn.Module, Folded | None] = WeakKeyDictionary()
