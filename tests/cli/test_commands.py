@@ -145,7 +145,7 @@ def test_report_of_a_run_elsewhere_and_of_moved_data(printed, pets, tmp_path):
     assert found == {"report": "pages/mine.html"}
     page = (tmp_path / "pages" / "mine.html").read_text(encoding="utf-8")
     assert "data:image/" in page
-    assert names(tmp_path / "run") == RANKING
+    assert names(tmp_path / "run") == {*RANKING, "saliency.npz"}
 
 
 def test_debias_from_an_earlier_ranking_then_evaluate_and_predict(

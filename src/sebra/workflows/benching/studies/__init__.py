@@ -18,6 +18,10 @@ STUDIES: dict[str, tuple[str, str]] = {
     ),
     "beta": ("sebra.workflows.benching.studies.beta", "ranking quality over beta"),
     "cost": ("sebra.workflows.benching.studies.cost", "seconds of ranking, debiasing and ERM"),
+    "discovery": (
+        "sebra.workflows.benching.studies.discovery",
+        "what the ends of the ranking look like: colour, light and detail by rank",
+    ),
     "noise": (
         "sebra.workflows.benching.studies.noise",
         "how well wrong labels are found, and what removing them gives back",
