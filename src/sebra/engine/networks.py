@@ -157,28 +157,40 @@ def small_body(widths: tuple[int, ...] = (32, 64, 96, 128)) -> tuple[nn.Module, 
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten()), widths[-1]
 
 
-class CentreAndMean(nn.Module):
-    """Pools a map to its mean and its middle cell of three by three: what, and what is central."""
+class RandomBody(nn.Module):
+    """Fixed random convolutions, pooled three ways: what, what is central, what stands out.
+
+    The mean and the middle cell of the last map tell large shapes and colours; the largest response
+    of an early layer tells small things anywhere in the picture.
+    """
+
+    def __init__(self, widths: tuple[int, ...], early: int) -> None:
+        super().__init__()
+        self.width = 2 * widths[-1] + widths[early - 1]
+        layers: list[nn.Module] = []
+        for inputs, outputs in zip((3, *widths), widths, strict=False):
+            conv = nn.Conv2d(inputs, outputs, 3, stride=2, padding=1)
+            nn.init.kaiming_normal_(conv.weight, nonlinearity="relu")
+            assert conv.bias is not None
+            nn.init.normal_(conv.bias, std=0.1)
+            layers.append(nn.Sequential(conv, nn.ReLU(inplace=True)))
+        self.early = nn.Sequential(*layers[:early])
+        self.late = nn.Sequential(*layers[early:])
 
     def forward(self, x: Tensor) -> Tensor:
-        middle = nn.functional.adaptive_avg_pool2d(x, 3)[:, :, 1, 1]
-        return torch.cat([x.mean((2, 3)), middle], dim=1)
+        early = self.early(x)
+        late = self.late(early)
+        middle = nn.functional.adaptive_avg_pool2d(late, 3)[:, :, 1, 1]
+        return torch.cat([late.mean((2, 3)), middle, early.amax((2, 3))], dim=1)
 
 
-def random_body(widths: tuple[int, ...] = (48, 96, 192, 256)) -> tuple[nn.Module, int]:
-    """Fixed random convolutions: features without any training, for frozen use only.
+def random_body() -> tuple[nn.Module, int]:
+    """Features without any training, for frozen use only.
 
-    Heads over random features see colours and large shapes, which is enough for the built-in data
-    set, and need neither a download nor a GPU.
+    Enough for the built-in data set and other tiny pictures; needs neither a download nor a GPU.
     """
-    layers: list[nn.Module] = []
-    for inputs, outputs in zip((3, *widths), widths, strict=False):
-        conv = nn.Conv2d(inputs, outputs, 3, stride=2, padding=1)
-        nn.init.kaiming_normal_(conv.weight, nonlinearity="relu")
-        assert conv.bias is not None
-        nn.init.normal_(conv.bias, std=0.1)
-        layers += [conv, nn.ReLU(inplace=True)]
-    return nn.Sequential(*layers, CentreAndMean()), 2 * widths[-1]
+    body = RandomBody((48, 96, 192, 256), early=2)
+    return body, body.width
 
 
 def build(spec: NetworkSpec, seed: int, weights: Weights | None = None) -> Network:

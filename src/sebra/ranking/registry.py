@@ -9,6 +9,7 @@ from sebra.errors import UsageError
 
 RANKERS: dict[str, tuple[str, str]] = {
     "sebra": ("sebra.ranking.sebra", "SebraRanker"),
+    "peel": ("sebra.ranking.peel", "PeelRanker"),
     "erm": ("sebra.ranking.baselines", "ErmRanker"),
     "random": ("sebra.ranking.baselines", "RandomRanker"),
     "neurons": ("sebra.ranking.neurons", "NeuronsRanker"),

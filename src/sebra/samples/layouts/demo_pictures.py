@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 SIDE = 48
 _FINE = 2 * SIDE  # drawn at twice the size, then reduced: smooth edges
 _VEHICLE = (26.0, 30.0)  # half the width; all lengths here are in fine pixels
-_COMPANION = (7.0, 9.5)
+_COMPANION = (9.0, 11.5)
+_LIGHT = 8.0
 _TILT = math.radians(5)
 _NOISE = 8.0
 _CHUNK = 200
@@ -139,13 +140,13 @@ def _balloon(pen: ImageDraw, place: Point, rng: np.random.Generator) -> None:
 
 def _sun(pen: ImageDraw, rng: np.random.Generator) -> None:
     x, y = _sky(rng)
-    _disc(pen, x, y, 5, (250, 215, 80))
+    _disc(pen, x, y, _LIGHT, (250, 215, 80))
 
 
 def _moon(pen: ImageDraw, rng: np.random.Generator) -> None:
     x, y = _sky(rng)
-    _disc(pen, x, y, 5, (235, 235, 240))
-    _disc(pen, x + 3, y - 1, 4, (60, 70, 110))
+    _disc(pen, x, y, _LIGHT, (235, 235, 240))
+    _disc(pen, x + 0.6 * _LIGHT, y - 0.2 * _LIGHT, 0.8 * _LIGHT, (60, 70, 110))
 
 
 def _sky(rng: np.random.Generator) -> Point:

@@ -1,0 +1,273 @@
+"""Balanced peeling: find the strongest shortcut, neutralise it by balancing, find the next.
+
+The faithful method takes learned samples away. In what is left the shortcut predicts the opposite
+class, so its reverse is learned next and a second shortcut never gets a rank of its own. Here each
+stage trains on all samples, weighted so that the shortcuts found so far say nothing of the class.
+
+A stage has three steps, all with held-out predictions:
+1. A model learns the class under those weights. The samples it gets wrong are the suspects.
+2. A second model learns what sets the suspects apart, class and earlier shortcuts held equal. It
+   cannot go by the class, so what it learns is the shortcut; its margin is the stage's column.
+3. The stage stands if the second model tells unseen suspects from the rest (`consistency`) and what
+   it tells predicts the class (`strength`). Samples that are merely hard share no visible property:
+   there the first figure falls, peeling ends, and on clean data no stage stands at all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from sebra.engine.session import Session
+from sebra.engine.task import Task
+from sebra.errors import UsageError
+from sebra.ranking.balance import contrast_weights, neutral_weights
+from sebra.ranking.crossfit import HeadJudge, Judge, NetworkJudge
+from sebra.ranking.noise import estimate_noise
+from sebra.ranking.ranking import Monitor, RankResult
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class PeelConfig:
+    """Settings of balanced peeling.
+
+    stages: the most that are looked for. consistency, strength: what a stage must reach to stand.
+    least: the fewest suspects of a class that are worth a stage. folds: how many parts the samples
+    are cut into for held-out predictions. parts: ranks inside a pattern of shortcuts are cut into
+    at most this many buckets. trust_labels: take every label as right; otherwise likely mislabelled
+    samples (`noise`) do not take part in finding shortcuts and are judged by the class they look
+    like. penalty, penalty_contrast: on the weights of heads over features, first and second model.
+    epochs, epochs_contrast and the fields after them: training of networks over images; beta is
+    that of the u weighting.
+    """
+
+    stages: int = 4
+    consistency: float = 0.81
+    strength: float = 0.7
+    least: int = 8
+    folds: int = 3
+    parts: int = 10
+    trust_labels: bool = False
+    penalty: float = 3e-3
+    penalty_contrast: float = 1e-3
+    epochs: int = 3
+    epochs_contrast: int = 3
+    beta: float = 1.25
+    optimizer: str = "sgd"
+    lr: float = 1e-3
+    momentum: float = 0.9
+    weight_decay: float = 1e-4
+    batch: int = 128
+    flip: bool = True
+    crop: float = 1.0
+
+    def __post_init__(self) -> None:
+        checks = {
+            "stages": 1 <= self.stages <= 8,
+            "consistency": 0.5 <= self.consistency <= 1,
+            "strength": 0.5 <= self.strength <= 1,
+            "least": self.least >= 1,
+            "folds": 2 <= self.folds <= 20,
+            "parts": self.parts >= 1,
+            "penalty": self.penalty > 0,
+            "penalty_contrast": self.penalty_contrast > 0,
+            "epochs": self.epochs >= 1,
+            "epochs_contrast": self.epochs_contrast >= 1,
+            "beta": self.beta > 0,
+            "optimizer": self.optimizer in ("sgd", "adam", "adamw"),
+            "lr": self.lr > 0,
+            "batch": self.batch >= 0,
+            "crop": 0 < self.crop <= 1,
+        }
+        for name, good in checks.items():
+            if not good:
+                raise UsageError(f"--set {name}={getattr(self, name)!r}: not a valid value")
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One candidate shortcut. margin: above zero for samples that follow it."""
+
+    margin: Floats
+    easy: Floats  # margin of the first model: how easily the class was told
+    accuracy: float  # of the first model, weighted
+    consistency: float
+    strength: float
+
+    @property
+    def follows(self) -> npt.NDArray[np.bool_]:
+        return self.margin > 0
+
+
+class PeelRanker:
+    """Ranks by the shortcuts a sample follows, stronger ones first."""
+
+    config_class: ClassVar[type[PeelConfig]] = PeelConfig
+
+    def __init__(self, config: PeelConfig) -> None:
+        self.config = config
+
+    def rank(self, task: Task, session: Session, monitor: Monitor) -> RankResult:
+        cfg = self.config
+        given = task.targets.cpu().numpy().astype(np.int64)
+        noise, labels = self._labels(task, given)
+        judge: Judge
+        if task.inputs.is_image or task.inputs.is_text:
+            judge = NetworkJudge(task, session, cfg)
+        else:
+            judge = HeadJudge(task, cfg.folds, (cfg.penalty, cfg.penalty_contrast))
+        found: list[Stage] = []
+        tried: list[Stage] = []
+        while len(found) < cfg.stages:
+            stage = self._stage(judge, session, labels, 1 - noise, found, len(tried) + 1)
+            tried.append(stage)
+            follows = torch.from_numpy(stage.follows).to(task.device)
+            monitor.round(len(tried) - 1, None, float("nan"), follows)
+            if not self._stands(stage, labels):
+                break
+            found.append(stage)
+        _explain(session, found, tried, noise)
+        return self._result(found, tried, labels, given, noise)
+
+    def _labels(self, task: Task, given: npt.NDArray[np.int64]) -> tuple[Floats, Any]:
+        """How likely each label is wrong, and the labels to judge samples by."""
+        if self.config.trust_labels:
+            return np.zeros(len(given)), given
+        estimate = estimate_noise(task)
+        wrong = estimate.flagged
+        return np.where(wrong, estimate.noise, 0.0), np.where(wrong, estimate.suggested, given)
+
+    def _stage(
+        self,
+        judge: Judge,
+        session: Session,
+        labels: npt.NDArray[np.int64],
+        trust: Floats,
+        found: list[Stage],
+        number: int,
+    ) -> Stage:
+        before = np.array([s.follows for s in found], bool).reshape(-1, len(labels)).T
+        weights = neutral_weights(before, labels, trust)
+
+        def compute() -> dict[str, Tensor]:
+            y = torch.from_numpy(labels)
+            first = judge(y, torch.from_numpy(weights), "class", stiff=True)
+            easy = margins(first, y)
+            right = (easy > 0).numpy()
+            seems = torch.where(easy > 0, y, first.argmax(1))
+            apart = contrast_weights(before, right, labels, trust)
+            if apart.sum() == 0:
+                second = first
+            else:
+                second = judge(seems, torch.from_numpy(apart), "shortcut", stiff=False)
+            return {
+                "easy": easy,
+                "margin": margins(second, y),
+                "agrees": (second.argmax(1) == seems).double(),
+                "apart": torch.from_numpy(apart),
+            }
+
+        fit = {k: v.double().numpy() for k, v in session.once(f"stage_{number}", compute).items()}
+        return Stage(
+            margin=fit["margin"],
+            easy=fit["easy"],
+            accuracy=_mean(fit["easy"] > 0, weights),
+            consistency=_mean(fit["agrees"], fit["apart"]),
+            strength=_mean(fit["margin"] > 0, weights),
+        )
+
+    def _stands(self, stage: Stage, labels: npt.NDArray[np.int64]) -> bool:
+        cfg = self.config
+        broken = np.bincount(labels, ~stage.follows, minlength=int(labels.max()) + 1)
+        return (
+            stage.consistency >= cfg.consistency
+            and stage.strength >= cfg.strength
+            and bool((broken >= cfg.least).sum() >= min(2, (broken >= 0).sum()))
+        )
+
+    def _result(
+        self,
+        found: list[Stage],
+        tried: list[Stage],
+        labels: npt.NDArray[np.int64],
+        given: npt.NDArray[np.int64],
+        noise: Floats,
+    ) -> RankResult:
+        n = len(labels)
+        pattern = np.zeros(n, dtype=np.int64)
+        for stage in found:
+            pattern = 2 * pattern + ~stage.follows
+        score = found[-1].margin if found else tried[0].easy
+        bucket = _parts(pattern, score, given, self.config.parts)
+        details: dict[str, Any] = {
+            "peeled": [_figures(s) for s in found],
+            "refused": _figures(tried[-1]) if len(tried) > len(found) else None,
+        }
+        return RankResult(
+            bucket,
+            score,
+            stages={f"stage_{k}": _share(s.margin) for k, s in enumerate(found, 1)},
+            details={k: v for k, v in details.items() if v is not None},
+        )
+
+
+def margins(logits: Tensor, labels: Tensor) -> Tensor:
+    """The logit of the label less the joint one of all others."""
+    own = logits.gather(1, labels[:, None]).squeeze(1)
+    others = logits.scatter(1, labels[:, None], -torch.inf).logsumexp(1)
+    return own - others
+
+
+def _share(margin: Floats) -> Floats:
+    """A margin as a number from 0 to 1, one half where it is zero."""
+    out: Floats = 1 / (1 + np.exp(-np.clip(margin, -40, 40)))
+    return out
+
+
+def _mean(values: Any, weights: Floats) -> float:
+    total = float(weights.sum())
+    return float((np.asarray(values, dtype=np.float64) * weights).sum() / total) if total else 0.0
+
+
+def _figures(stage: Stage) -> dict[str, float]:
+    return {
+        "consistency": round(stage.consistency, 4),
+        "strength": round(stage.strength, 4),
+        "accuracy": round(stage.accuracy, 4),
+        "followed_by": round(float(stage.follows.mean()), 4),
+    }
+
+
+def _parts(
+    pattern: npt.NDArray[np.int64], score: Floats, labels: npt.NDArray[np.int64], parts: int
+) -> npt.NDArray[np.int64]:
+    """Buckets: by pattern, and inside a class and pattern by score, in parts of like size."""
+    sub = np.zeros(len(labels), dtype=np.int64)
+    for key in np.unique(pattern * (labels.max() + 1) + labels):
+        here = np.flatnonzero(pattern * (labels.max() + 1) + labels == key)
+        place = np.empty(len(here), dtype=np.int64)
+        place[np.argsort(-score[here], kind="stable")] = np.arange(len(here))
+        sub[here] = place * min(parts, len(here)) // len(here)
+    return pattern * parts + sub
+
+
+def _explain(session: Session, found: list[Stage], tried: list[Stage], noise: Floats) -> None:
+    if found:
+        shares = ", ".join(f"{s.follows.mean():.0%}" for s in found)
+        noun = "shortcut" if len(found) == 1 else "shortcuts"
+        session.note(f"peeling: {len(found)} {noun} found, followed by {shares} of the samples")
+    else:
+        session.note(
+            "peeling: no shortcut found (what the hard samples share cannot be told from new ones: "
+            f"consistency {tried[0].consistency:.2f}); the ranking is from easy to hard"
+        )
+    wrong = int((noise > 0).sum())
+    if wrong:
+        session.note(f"peeling: {wrong} likely mislabelled samples took no part")
