@@ -15,6 +15,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
+from sebra.engine import winograd
+
 _ADD = (operator.add, operator.iadd, torch.add)
 _TOLERANCE = 0.05
 
@@ -39,6 +41,7 @@ class FoldedConv(nn.Module):
         # Any: stubs do not know that padding has been checked to be numbers.
         self.place: Any = (conv.stride, conv.padding, conv.dilation, conv.groups)
         self.fused = False
+        self.kernel: Tensor | None = None  # for Winograd's products
 
     def refresh(self) -> None:
         """Takes the weights of the network as they are now."""
@@ -51,6 +54,8 @@ class FoldedConv(nn.Module):
             self.bias.copy_(bias)
         else:
             self.weight, self.bias = weight, bias.to(self.dtype)
+        if not weight.is_cuda and winograd.suits(self._source[0]):
+            self.kernel = winograd.transformed(weight)
 
     def _folded(self) -> tuple[Tensor, Tensor]:
         conv, norm = self._source
@@ -88,6 +93,8 @@ class FoldedConv(nn.Module):
             return torch.cudnn_convolution_add_relu(
                 x, self.weight, z, 1, self.bias, stride, padding, dilation, groups
             )
+        if self.kernel is not None:
+            return self._by_winograd(x, z, self.kernel)
         ops: Any = torch.ops.mkldnn
         after = "relu" if self.relu else None
         bias = None if self.drops_bias else self.bias
@@ -97,6 +104,14 @@ class FoldedConv(nn.Module):
         else:
             out = ops._convolution_pointwise_.binary(z, x, *where, "add", 1.0, after, [], None)
         return out
+
+    def _by_winograd(self, x: Tensor, z: Tensor | None, kernel: Tensor) -> Tensor:
+        out = winograd.convolve(x, kernel)
+        if not self.drops_bias:
+            out += self.bias.view(1, -1, 1, 1)
+        if z is not None:
+            out += z
+        return out.relu_() if self.relu else out
 
 
 class Folded:
