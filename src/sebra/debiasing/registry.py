@@ -9,6 +9,7 @@ from sebra.errors import UsageError
 
 METHODS: dict[str, tuple[str, str]] = {
     "sebra": ("sebra.debiasing.contrastive", "Contrastive"),
+    "stages": ("sebra.debiasing.stages", "Stages"),
     "erm": ("sebra.debiasing.erm", "Erm"),
     "groupdro": ("sebra.debiasing.groupdro", "GroupDro"),
     "lff": ("sebra.debiasing.lff", "Lff"),

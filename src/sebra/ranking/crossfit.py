@@ -131,7 +131,7 @@ class NetworkJudge:
         generator = task.generator(sum(map(ord, name)))
         draw = _draws(weights[rows], rows, min(cfg.batch or 128, len(rows)), generator)
         state = {"network": network, "optimizer": optimizer, "generator": generator}
-        epochs = cfg.epochs if stiff else cfg.epochs_contrast
+        epochs = cfg.passes if stiff else cfg.passes_contrast
         for _ in self.session.phase(name, epochs, state):
             train_epoch(step, draw(), generator)
         return network

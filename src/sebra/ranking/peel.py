@@ -44,7 +44,7 @@ class PeelConfig:
     at most this many buckets. trust_labels: take every label as right; otherwise likely mislabelled
     samples (`noise`) do not take part in finding shortcuts and are judged by the class they look
     like. penalty, penalty_contrast: on the weights of heads over features, first and second model.
-    epochs, epochs_contrast and the fields after them: training of networks over images; beta is
+    passes, passes_contrast and the fields after them: training of networks over images; beta is
     that of the u weighting.
     """
 
@@ -57,8 +57,8 @@ class PeelConfig:
     trust_labels: bool = False
     penalty: float = 3e-3
     penalty_contrast: float = 1e-3
-    epochs: int = 3
-    epochs_contrast: int = 3
+    passes: int = 3
+    passes_contrast: int = 3
     beta: float = 1.25
     optimizer: str = "sgd"
     lr: float = 1e-3
@@ -78,8 +78,8 @@ class PeelConfig:
             "parts": self.parts >= 1,
             "penalty": self.penalty > 0,
             "penalty_contrast": self.penalty_contrast > 0,
-            "epochs": self.epochs >= 1,
-            "epochs_contrast": self.epochs_contrast >= 1,
+            "passes": self.passes >= 1,
+            "passes_contrast": self.passes_contrast >= 1,
             "beta": self.beta > 0,
             "optimizer": self.optimizer in ("sgd", "adam", "adamw"),
             "lr": self.lr > 0,

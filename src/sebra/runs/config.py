@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from sebra.errors import UsageError
 
 PRESETS = Path(__file__).parent / "presets"
-# Fields that say how a network is stepped. A preset's values belong to fine-tuning, or to heads over
+# Fields that say how a network is stepped. A preset's values belong to fine-tuning, or to heads on
 # frozen features where it says `mode = "features"`: in the other mode they are passed over.
 STEP_FIELDS = frozenset({"optimizer", "lr", "momentum", "weight_decay", "batch"})
 

@@ -1,0 +1,100 @@
+"""Debiasing over discovered shortcuts: pairs across them, and draws that hold them in balance.
+
+No method of the paper. A ranking says which samples are less spurious; stages say in which respect.
+Every anchor is pulled towards samples of its class that break a shortcut it follows and pushed from
+those that follow the same ones; anchors are drawn so that rare patterns of shortcuts count more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from sebra.debiasing.contrastive import ContrastiveConfig, fit_pairs
+from sebra.debiasing.erm import Erm, ErmConfig
+from sebra.debiasing.grouping import needed
+from sebra.debiasing.method import Help, TrainConfig, check, weighted_draws
+from sebra.debiasing.pairs import rank_partners
+from sebra.engine.networks import Network
+from sebra.engine.session import Session
+from sebra.engine.task import Task
+
+
+@dataclass(frozen=True)
+class StagesConfig(ContrastiveConfig):
+    """balance: how far patterns are evened out among anchors: 0 not at all, 1 fully.
+
+    least: patterns with fewer samples of a class are joined with the next less spurious one.
+    """
+
+    gamma: float = 2.0
+    tau: float = 0.1
+    balance: float = 0.5
+    least: int = 4
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check(self, {"balance": 0 <= self.balance <= 1, "least": self.least >= 1})
+
+
+class Stages:
+    """Contrastive pairs and balanced draws over the patterns of shortcuts that samples follow."""
+
+    name: ClassVar[str] = "stages"
+    ranker: ClassVar[str] = "peel"  # taken where no ranking is given
+    needs: frozenset[str] = frozenset({"ranking"})
+    config_class: ClassVar[type[TrainConfig]] = StagesConfig
+
+    def __init__(self, config: StagesConfig) -> None:
+        self.config = config
+
+    def fit(self, task: Task, help: Help, session: Session) -> Network:
+        cfg = self.config
+        guide = needed(help.guide, "a ranking (--ranking)", self.name)
+        if guide.stages is None:
+            session.note("the ranking found no shortcut (it has no stage columns): plain training")
+            shared = {f: getattr(cfg, f) for f in ErmConfig.__dataclass_fields__}
+            return Erm(ErmConfig(**shared)).fit(task, help, session)
+        pattern = patterns(guide.stages, task.targets, cfg.least)
+        partners = rank_partners(task.targets, pattern, gap=1)
+        chances = pattern_chances(pattern, task.targets, cfg.balance)
+        batch = min(cfg.batch, len(task))
+        return fit_pairs(
+            task,
+            help,
+            session,
+            cfg,
+            *partners,
+            order=lambda generator: weighted_draws(chances, len(task), batch, generator),
+        )
+
+
+def patterns(stages: Tensor, targets: Tensor, least: int) -> Tensor:
+    """0 for samples that follow every shortcut, rising with those they break, stronger ones first.
+
+    A pattern that fewer than `least` samples of a class show is joined with the one before it.
+    """
+    powers = 2 ** torch.arange(stages.shape[1] - 1, -1, -1, device=stages.device)
+    code = ((stages <= 0.5).long() * powers).sum(1)
+    for c in targets.unique().tolist():  # type: ignore[no-untyped-call]
+        here = targets == c
+        counts = torch.bincount(code[here], minlength=2 ** stages.shape[1])
+        kept = (counts >= least).nonzero().squeeze(1)
+        if len(kept) == 0:
+            continue
+        place = torch.searchsorted(kept, code[here], right=True) - 1
+        code[here] = kept[place.clamp_min(0)]
+    return code
+
+
+def pattern_chances(pattern: Tensor, targets: Tensor, balance: float) -> Tensor:
+    """Drawing weights (on the CPU): classes even, patterns of a class evened out by `balance`."""
+    pattern, targets = pattern.cpu(), targets.cpu()
+    cell = targets * (int(pattern.max()) + 1) + pattern
+    size = torch.bincount(cell).double()
+    weight = size[cell] ** -balance
+    total = torch.zeros(int(targets.max()) + 1, dtype=torch.float64).index_add_(0, targets, weight)
+    return weight / total[targets]
