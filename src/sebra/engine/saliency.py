@@ -16,7 +16,7 @@ from sebra.engine.networks import Network
 from sebra.engine.passes import evaluating
 
 FINEST = 6  # cells a map should have each way; a coarser one says little
-_BATCH = 64
+_BATCH = 16
 _STIFFNESS = 1.0
 
 
@@ -28,11 +28,11 @@ def has_maps(network: nn.Module) -> bool:
 @torch.no_grad()
 def feature_maps(network: Network, images: Tensor) -> Tensor:
     """The last maps of at least `FINEST` cells (n x channels x h x w), else the last there are."""
-    seen: list[Tensor] = []
+    last: dict[bool, Tensor] = {}  # fine enough or not; earlier maps are let go at once
 
     def keep(module: nn.Module, given: Any, out: Any) -> None:
         if isinstance(out, Tensor) and out.dim() == 4 and out.shape[-1] > 1:
-            seen.append(out)
+            last[min(out.shape[-2:]) >= FINEST] = out
 
     leaves = [m for m in network.modules() if not any(m.children())]
     hooks = [m.register_forward_hook(keep) for m in leaves]
@@ -40,10 +40,9 @@ def feature_maps(network: Network, images: Tensor) -> Tensor:
     try:
         with evaluating(network):
             for start in range(0, len(images), _BATCH):
-                seen.clear()
+                last.clear()
                 network.embed(images[start : start + _BATCH])
-                fine = [m for m in seen if min(m.shape[-2:]) >= FINEST]
-                parts.append((fine or seen)[-1].float().clone())
+                parts.append(last[True in last].float().clone())
     finally:
         for hook in hooks:
             hook.remove()

@@ -18,7 +18,7 @@ from sebra.samples.table import ImageArray
 from sebra.workflows.prepare import Prepared
 
 FILE = "saliency.npz"
-EACH_SIDE = 32  # samples that a map is averaged over
+EACH_SIDE = 16  # samples that a map is averaged over
 MOST_CLASSES = 12
 MOST_PIXELS = 112  # side of the mean picture under the map
 RANK = "rank"  # the contrast between both ends of the ranking
