@@ -145,7 +145,8 @@ def _held_out_logits(read: Reader, y: Tensor, classes: int, seed: int) -> list[A
     """Per strength, the logits of every sample from a head that was trained without it."""
     fold = torch.from_numpy(_folds(y.cpu().numpy(), seed)).to(y.device)
     order = torch.randperm(len(y), generator=torch.Generator().manual_seed(seed)).to(y.device)
-    rows = order[:MOST_TO_TRAIN]
+    # In the order they are stored in: a memory map is read forwards.
+    rows, rest = order[:MOST_TO_TRAIN].sort().values, order[MOST_TO_TRAIN:].sort().values
     x = torch.cat([read(part) for part in _parts(rows, _BLOCK)])
     std, mean = torch.std_mean(x, dim=0, correction=0)
     # Divided by the root of the dimension, so that one strength suits every d.
@@ -164,7 +165,7 @@ def _held_out_logits(read: Reader, y: Tensor, classes: int, seed: int) -> list[A
     block = max(1, min(_BLOCK, _LOGITS // (FOLDS * classes)))
     for at in _parts(torch.arange(len(rows), device=y.device), block):
         judge(rows[at], x[at])
-    for part in _parts(order[MOST_TO_TRAIN:], block):
+    for part in _parts(rest, block):
         judge(part, (read(part) - mean) * scale)
     return out
 
