@@ -148,7 +148,7 @@ def _accuracy(
         out[name] = 100 * float(np.mean(predicted == samples.labels[rows]))
         if samples.attributes:
             found = score(samples, rows, predicted, bench.options.min_group)
-            out[name] = float(found.to_dict()["id_accuracy"])
+            out[f"{name}, I.D."] = float(found.to_dict()["id_accuracy"])
     return out
 
 
@@ -198,9 +198,9 @@ def _finding_table(bench: Workbench, found: Sequence[tuple[str, float, dict[str,
 
 
 def _recovery_table(bench: Workbench, found: Sequence[tuple[str, float, dict[str, Any]]]) -> Table:
-    table = Table(f"{bench.name}: I.D. accuracy on the test split, in percent")
+    table = Table(f"{bench.name}: accuracy on the test split, in percent")
     for kind, share, figures in found:
-        for method in ("erm", "sebra"):
+        for method in figures["accuracy"]["clean"]:
             accuracy = {name: figures["accuracy"][name][method] for name in ACCURACIES}
             mean = {name: value["mean"] for name, value in accuracy.items()}
             lost = mean["clean"] - mean["noisy"]
@@ -214,7 +214,7 @@ def _recovery_table(bench: Workbench, found: Sequence[tuple[str, float, dict[str
             )
     table.remarks.append(
         "recovered: of the accuracy lost to wrong labels, by removing the flagged; a dash where "
-        "less than a point was lost"
+        "less than a point was lost; I.D.: groups weigh as in training, else as in the test split"
     )
     return table
 
