@@ -21,7 +21,11 @@ RESERVED = ("path", "text", "text_b", "label", "id", "split")
 def read_manifest(path: Path) -> Samples:
     """`path` or `text` (and `text_b`), `label`, optional `id` and `split`; the rest: attributes."""
     base = Path(os.path.abspath(path)).parent
-    return _samples(_read_table(path), str(path), base, path.stem)
+    table = _read_table(path)
+    try:
+        return _samples(table, str(path), base, path.stem)
+    except UnicodeDecodeError as error:  # parquet: texts are decoded when they are looked at
+        raise UsageError(f"{path}: holds text that is not UTF-8 ({error.reason})") from error
 
 
 def read_shards(folder: Path, where: str) -> Samples:

@@ -25,6 +25,7 @@ from sebra.ranking.registry import ranker_class
 from sebra.runs.config import build_config
 from sebra.runs.folder import RANKING, RunFolder
 from sebra.runs.meter import Meter
+from sebra.samples.leakage import leakage, leakage_note
 from sebra.samples.table import SPLITS, Samples
 from sebra.workflows.history import History, predicted_classes
 from sebra.workflows.prepare import Prepared, Source, prepare
@@ -80,6 +81,9 @@ def debias(
             for name in SPLITS:
                 if len(prepared.samples.rows(name)):
                     prepared.readable(name)
+            leaks = leakage_note(leakage(prepared.samples))
+            if leaks is not None:
+                session.note(leaks)
             _settle(prepared, options, ranking)
         run = debias_prepared(prepared, options, session, meter, ranking)
     run.metrics.update(meter.result())

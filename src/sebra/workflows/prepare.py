@@ -22,6 +22,7 @@ from sebra.loading.decode import auto_size, load_images
 from sebra.loading.inputs import Inputs
 from sebra.loading.texts import TokenArray, Tokeniser, fit_tokeniser, load_texts
 from sebra.runs.meter import Meter
+from sebra.samples.fingerprint import fingerprint
 from sebra.samples.open import open_samples
 from sebra.samples.table import SPLITS, Fault, FeatureArray, ImageArray, Samples, Texts
 from sebra.samples.validate import require_trainable
@@ -195,6 +196,7 @@ def prepare(
     with session.checking():
         prepared = _prepare(source, session, meter, samples)
         prepared.readable("train")
+        session.bind("content", fingerprint(prepared.samples))
     return prepared
 
 

@@ -54,8 +54,13 @@ def make_selector(
     rank: the ranks of the training samples, where there is a ranking. watch_from: the epoch from
     which the test split is looked at as well, for the mean of the last epochs (never to select).
     """
-    samples = prepared.samples
     watch = _Watch(prepared, watch_from)
+    watch.selector = _selector(prepared, parts, rank, watch)
+    return watch.selector
+
+
+def _selector(prepared: Prepared, parts: Parts, rank: Index | None, watch: _Watch) -> Selector:
+    samples = prepared.samples
     if len(samples.rows("val")):
         task, rows = prepared.task("val"), samples.rows("val")
         if samples.attributes:
@@ -86,12 +91,13 @@ class _Watch:
     """Looks at the test split in the last epochs; what it sees goes into the history only."""
 
     def __init__(self, prepared: Prepared, first: int) -> None:
-        self._prepared, self._first, self._epoch = prepared, first, -1
+        self._prepared, self._first = prepared, first
+        self.selector: Selector | None = None  # its rows count the epochs, also of a resumed run
         self._has_test = len(prepared.samples.rows("test")) > 0
 
     def __call__(self, network: nn.Module) -> dict[str, float]:
-        self._epoch += 1
-        if not self._has_test or self._epoch < self._first:
+        epoch = len(self.selector.rows) if self.selector is not None else 0
+        if not self._has_test or epoch < self._first:
             return {}
         task = self._prepared.task("test")
         predicted = predicted_classes(network, task)
