@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from sebra.engine.networks import Network
 from sebra.engine.passes import evaluating, predict
 from sebra.engine.session import Session
 from sebra.engine.step import TrainStep, make_optimizer, train_epoch
@@ -27,47 +28,122 @@ _STEPS = 40
 
 
 class Judge(Protocol):
-    """Held-out logits (n x classes, on the CPU) for any targets and sample weights."""
+    """Held-out logits (n x classes, on the CPU), given targets and weights of the samples."""
 
-    def __call__(self, targets: Tensor, weights: Tensor, name: str, stiff: bool) -> Tensor: ...
+    def tell_class(self, targets: Tensor, weights: Tensor) -> Tensor:
+        """By models that go for the easiest cue."""
+        ...
+
+    def tell_apart(self, targets: Tensor, weights: Tensor) -> Tensor:
+        """By supple heads over what the models of the last `tell_class` see."""
+        ...
 
 
 class HeadJudge:
     """Logistic regressions over frozen features, one per fold.
 
-    stiff: a stronger penalty, which leaves only the easiest cue; else a weaker one.
+    penalties: the first, stronger one leaves only the easiest cue; the second is for telling apart.
     """
 
     def __init__(self, task: Task, folds: int, penalties: tuple[float, float]) -> None:
         self.task, self.folds, self.penalties = task, folds, penalties
         generator = task.generator(31)
-        n = len(task)
         self.fold = _folds(task.targets.cpu(), folds, generator).to(task.device)
-        self.rows = torch.randperm(n, generator=generator)[:_MOST_TO_FIT].sort().values
-        self.rows = self.rows.to(task.device)
+        rows = torch.randperm(len(task), generator=generator)[:_MOST_TO_FIT].sort().values
+        self.rows = rows.to(task.device)
         self._embed = task.network().embed
         self._x = self._features(self.rows)
 
     @torch.no_grad()
     def _features(self, rows: Tensor) -> Tensor:
-        parts = [self._embed(self.task.batch(part)).float() for part in rows.split(_BLOCK)]
+        parts = [self._embed(self.task.batch(part)).float() for part in torch.split(rows, _BLOCK)]
         return torch.cat(parts)
 
-    def __call__(self, targets: Tensor, weights: Tensor, name: str, stiff: bool) -> Tensor:
-        penalty = self.penalties[0] if stiff else self.penalties[1]
-        y, w = targets.to(self.task.device), weights.to(self.task.device).float()
+    def tell_class(self, targets: Tensor, weights: Tensor) -> Tensor:
+        return self._judge(targets, weights, self.penalties[0])
+
+    def tell_apart(self, targets: Tensor, weights: Tensor) -> Tensor:
+        return self._judge(targets, weights, self.penalties[1])
+
+    def _judge(self, targets: Tensor, weights: Tensor, penalty: float) -> Tensor:
+        device, classes = self.task.device, self.task.classes
+        y, w = targets.to(device), weights.to(device).float()
         heads = []
         for k in range(self.folds):
             share = torch.where(self.fold != k, w, torch.zeros_like(w))[self.rows]
-            heads.append(_fit(self._x, y[self.rows], share, self.task.classes, penalty))
-        out = torch.empty(len(self.task), self.task.classes)
+            heads.append(_fit(self._x, y[self.rows], share, classes, penalty))
+        out = torch.empty(len(self.task), classes)
         whole = len(self.rows) == len(self.task)
-        for part in torch.arange(len(self.task), device=self.task.device).split(_BLOCK):
+        for part in torch.split(torch.arange(len(self.task), device=device), _BLOCK):
             x = self._x[part] if whole else self._features(part)
             every = torch.stack([x @ h[:-1] + h[-1] for h in heads])
-            mine = every[self.fold[part], torch.arange(len(part), device=part.device)]
+            mine = every[self.fold[part], torch.arange(len(part), device=device)]
             out[part.cpu()] = mine.cpu()
         return out
+
+
+class NetworkJudge:
+    """Fresh networks, one per fold, each trained for a few passes on weighted draws.
+
+    They train with the `u` weighting of the ranking objective, which holds on to the easiest cue.
+    Telling apart takes heads over what these networks have come to see: a few rare samples are
+    enough for a head and too few for a network.
+    """
+
+    def __init__(self, task: Task, session: Session, config: Any) -> None:
+        self.task = replace(task, augment=Augment(config.flip, config.crop))
+        self.session, self.config = session, config
+        self.fold = _folds(task.targets.cpu(), config.folds, task.generator(31))
+        self._seen: list[Tensor] = []  # per fold, the embedding of every sample
+
+    def tell_class(self, targets: Tensor, weights: Tensor) -> Tensor:
+        out = torch.empty(len(self.task), self.task.classes)
+        everyone = torch.arange(len(self.task), device=self.task.device)
+        self._seen = []
+        for k in range(self.config.folds):
+            rows = (self.fold != k).nonzero().squeeze(1)
+            network = self._train(targets, weights, rows, k)
+            with evaluating(network), torch.no_grad():
+                z = predict(network.embed, self.task, everyone)
+                logits = network.classify(z)
+            out[self.fold == k] = logits.float().cpu()[self.fold == k]
+            self._seen.append(_standardised(z))
+        return out
+
+    def tell_apart(self, targets: Tensor, weights: Tensor) -> Tensor:
+        out = torch.empty(len(self.task), self.task.classes)
+        y = targets.to(self.task.device)
+        for k, x in enumerate(self._seen):
+            share = torch.where(self.fold != k, weights.float(), torch.zeros(())).to(x.device)
+            head = _fit(x, y, share, self.task.classes, self.config.penalty_contrast)
+            out[self.fold == k] = (x @ head[:-1] + head[-1]).cpu()[self.fold == k]
+        return out
+
+    def _train(self, targets: Tensor, weights: Tensor, rows: Tensor, k: int) -> Network:
+        cfg, task = self.config, self.task
+        network = task.network(offset=k)
+        network.train()
+        optimizer = make_optimizer(network, cfg.optimizer, cfg.lr, cfg.weight_decay, cfg.momentum)
+        y = targets.to(task.device)
+
+        def loss(index: Tensor, rand: Tensor) -> Tensor:
+            logits = network(task.batch(index, rand))
+            return weighted_loss(logits, y[index], cfg.beta)
+
+        step = TrainStep(network, optimizer, loss, task.device, randoms=task.randoms)
+        generator = task.generator(101 + k)
+        draw = _draws(weights[rows], rows, min(cfg.batch or 128, len(rows)), generator)
+        state = {"network": network, "optimizer": optimizer, "generator": generator}
+        for _ in self.session.phase(f"fold {k + 1}", cfg.passes, state):
+            train_epoch(step, draw(), generator)
+        return network
+
+
+def _standardised(z: Tensor) -> Tensor:
+    """Every column with mean zero; divided by its spread and the root of the dimension."""
+    std, mean = torch.std_mean(z, dim=0, correction=0)
+    out: Tensor = (z - mean) / (std.clamp_min(1e-6) * z.shape[1] ** 0.5)
+    return out
 
 
 def _fit(x: Tensor, y: Tensor, weights: Tensor, classes: int, penalty: float) -> Tensor:
@@ -91,50 +167,6 @@ def _fit(x: Tensor, y: Tensor, weights: Tensor, classes: int, penalty: float) ->
     with torch.enable_grad():
         optimizer.step(loss)  # type: ignore[no-untyped-call]
     return head.detach()
-
-
-class NetworkJudge:
-    """Fresh networks, one per fold, each trained for a few epochs on weighted draws.
-
-    stiff: with the `u` weighting of the ranking objective, which holds on to the easiest cue.
-    """
-
-    def __init__(self, task: Task, session: Session, config: Any) -> None:
-        self.task = replace(task, augment=Augment(config.flip, config.crop))
-        self.session, self.config = session, config
-        self.fold = _folds(task.targets.cpu(), config.folds, task.generator(31))
-
-    def __call__(self, targets: Tensor, weights: Tensor, name: str, stiff: bool) -> Tensor:
-        out = torch.empty(len(self.task), self.task.classes)
-        for k in range(self.config.folds):
-            seen, unseen = (self.fold != k).nonzero(), (self.fold == k).nonzero()
-            network = self._train(targets, weights, seen.squeeze(1), f"{name}-{k}", k, stiff)
-            with evaluating(network):
-                rows = unseen.squeeze(1)
-                out[rows] = predict(network, self.task, rows.to(self.task.device)).cpu()
-        return out
-
-    def _train(
-        self, targets: Tensor, weights: Tensor, rows: Tensor, name: str, k: int, stiff: bool
-    ) -> torch.nn.Module:
-        cfg, task = self.config, self.task
-        network = task.network(offset=k)
-        network.train()
-        optimizer = make_optimizer(network, cfg.optimizer, cfg.lr, cfg.weight_decay, cfg.momentum)
-        y = targets.to(task.device)
-
-        def loss(index: Tensor, rand: Tensor) -> Tensor:
-            logits = network(task.batch(index, rand))
-            return weighted_loss(logits, y[index], cfg.beta, use_u=stiff)
-
-        step = TrainStep(network, optimizer, loss, task.device, randoms=task.randoms)
-        generator = task.generator(sum(map(ord, name)))
-        draw = _draws(weights[rows], rows, min(cfg.batch or 128, len(rows)), generator)
-        state = {"network": network, "optimizer": optimizer, "generator": generator}
-        epochs = cfg.passes if stiff else cfg.passes_contrast
-        for _ in self.session.phase(name, epochs, state):
-            train_epoch(step, draw(), generator)
-        return network
 
 
 def _draws(

@@ -9,8 +9,9 @@ A stage has three steps, all with held-out predictions:
 2. A second model learns what sets the suspects apart, class and earlier shortcuts held equal. It
    cannot go by the class, so what it learns is the shortcut; its margin is the stage's column.
 3. The stage stands if the second model tells unseen suspects from the rest (`consistency`) and what
-   it tells predicts the class (`strength`). Samples that are merely hard share no visible property:
-   there the first figure falls, peeling ends, and on clean data no stage stands at all.
+   it tells predicts the class (`strength`): their product is the `evidence`. Samples that are just
+   hard share no visible property, so there it is small, peeling ends, and on clean data no stage
+   stands at all.
 """
 
 from __future__ import annotations
@@ -38,27 +39,25 @@ Floats = npt.NDArray[np.float64]
 class PeelConfig:
     """Settings of balanced peeling.
 
-    stages: the most that are looked for. consistency, strength: what a stage must reach to stand.
-    least: the fewest suspects of a class that are worth a stage. folds: how many parts the samples
-    are cut into for held-out predictions. parts: ranks inside a pattern of shortcuts are cut into
-    at most this many buckets. trust_labels: take every label as right; otherwise likely mislabelled
-    samples (`noise`) do not take part in finding shortcuts and are judged by the class they look
-    like. penalty, penalty_contrast: on the weights of heads over features, first and second model.
-    passes, passes_contrast and the fields after them: training of networks over images; beta is
-    that of the u weighting.
+    stages: the most that are looked for. evidence: what a stage must reach to stand. least: the
+    fewest suspects of a class that are worth a stage. folds: how many parts the samples are cut
+    into for held-out predictions. parts: ranks inside a pattern of shortcuts are cut into at most
+    this many buckets. trust_labels: take every label as right; otherwise likely mislabelled samples
+    (`noise`) do not take part in finding shortcuts and are judged by the class they look like.
+    penalty, penalty_contrast: on the weights of heads, of the first and of the second model.
+    passes and the fields after it: training of networks over images; beta is that of the u
+    weighting.
     """
 
     stages: int = 4
-    consistency: float = 0.81
-    strength: float = 0.7
+    evidence: float = 0.65
     least: int = 8
-    folds: int = 3
+    folds: int = 5
     parts: int = 10
     trust_labels: bool = False
     penalty: float = 3e-3
     penalty_contrast: float = 1e-3
     passes: int = 3
-    passes_contrast: int = 3
     beta: float = 1.25
     optimizer: str = "sgd"
     lr: float = 1e-3
@@ -71,15 +70,13 @@ class PeelConfig:
     def __post_init__(self) -> None:
         checks = {
             "stages": 1 <= self.stages <= 8,
-            "consistency": 0.5 <= self.consistency <= 1,
-            "strength": 0.5 <= self.strength <= 1,
+            "evidence": 0 < self.evidence <= 1,
             "least": self.least >= 1,
             "folds": 2 <= self.folds <= 20,
             "parts": self.parts >= 1,
             "penalty": self.penalty > 0,
             "penalty_contrast": self.penalty_contrast > 0,
             "passes": self.passes >= 1,
-            "passes_contrast": self.passes_contrast >= 1,
             "beta": self.beta > 0,
             "optimizer": self.optimizer in ("sgd", "adam", "adamw"),
             "lr": self.lr > 0,
@@ -104,6 +101,10 @@ class Stage:
     @property
     def follows(self) -> npt.NDArray[np.bool_]:
         return self.margin > 0
+
+    @property
+    def evidence(self) -> float:
+        return self.consistency * self.strength
 
 
 class PeelRanker:
@@ -158,7 +159,7 @@ class PeelRanker:
 
         def compute() -> dict[str, Tensor]:
             y = torch.from_numpy(labels)
-            first = judge(y, torch.from_numpy(weights), "class", stiff=True)
+            first = judge.tell_class(y, torch.from_numpy(weights))
             easy = margins(first, y)
             right = (easy > 0).numpy()
             seems = torch.where(easy > 0, y, first.argmax(1))
@@ -166,7 +167,7 @@ class PeelRanker:
             if apart.sum() == 0:
                 second = first
             else:
-                second = judge(seems, torch.from_numpy(apart), "shortcut", stiff=False)
+                second = judge.tell_apart(seems, torch.from_numpy(apart))
             return {
                 "easy": easy,
                 "margin": margins(second, y),
@@ -186,10 +187,8 @@ class PeelRanker:
     def _stands(self, stage: Stage, labels: npt.NDArray[np.int64]) -> bool:
         cfg = self.config
         broken = np.bincount(labels, ~stage.follows, minlength=int(labels.max()) + 1)
-        return (
-            stage.consistency >= cfg.consistency
-            and stage.strength >= cfg.strength
-            and bool((broken >= cfg.least).sum() >= min(2, (broken >= 0).sum()))
+        return stage.evidence >= cfg.evidence and bool(
+            (broken >= cfg.least).sum() >= min(2, (broken >= 0).sum())
         )
 
     def _result(
@@ -238,6 +237,7 @@ def _mean(values: Any, weights: Floats) -> float:
 
 def _figures(stage: Stage) -> dict[str, float]:
     return {
+        "evidence": round(stage.evidence, 4),
         "consistency": round(stage.consistency, 4),
         "strength": round(stage.strength, 4),
         "accuracy": round(stage.accuracy, 4),
@@ -265,8 +265,8 @@ def _explain(session: Session, found: list[Stage], tried: list[Stage], noise: Fl
         session.note(f"peeling: {len(found)} {noun} found, followed by {shares} of the samples")
     else:
         session.note(
-            "peeling: no shortcut found (what the hard samples share cannot be told from new ones: "
-            f"consistency {tried[0].consistency:.2f}); the ranking is from easy to hard"
+            "peeling: no shortcut found (hard samples share no property that can be seen in new "
+            f"ones, evidence {tried[0].evidence:.2f}); the ranking is from easy to hard"
         )
     wrong = int((noise > 0).sum())
     if wrong:
