@@ -25,7 +25,7 @@ def test_each_network_changes_in_its_own_turn_only(monkeypatch):
     method = Debian(Debian.config_class(**{**SETTINGS["images"], "epochs": 1}))
 
     class Watched(module.Turns):
-        def __call__(self, index, rand):
+        def __call__(self, index, rand, content=None):
             both = (self.classifier.network, self.discoverer.network)
             for mine, other, step, half in (
                 (0, 1, self.classifier, slice(None, len(index) // 2)),
@@ -62,6 +62,28 @@ def test_the_turn_of_the_step_is_classifier_then_discoverer():
 
     module.Turns(step("classifier"), step("discoverer"))(torch.arange(6), torch.empty(6, 0))
     assert log == [("classifier", [0, 1, 2]), ("discoverer", [3, 4, 5])]
+
+
+def test_content_that_was_read_ahead_goes_to_the_turn_it_belongs_to():
+    toy, seen = features(classes=2), []
+    inputs = toy.train.inputs
+
+    def step(name):
+        network = torch.nn.Linear(1, 1)
+        optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
+
+        def loss(index, rand):
+            seen.append((name, inputs.staged(index)))
+            return network(torch.ones(1, 1)).sum()
+
+        return TrainStep(network, optimizer, loss, torch.device("cpu"), task=toy.train)
+
+    content = torch.arange(12.0).view(6, 2)
+    turns = module.Turns(step("classifier"), step("discoverer"))
+    assert turns.task is toy.train
+    turns(torch.arange(6), torch.empty(6, 0), content)
+    assert [name for name, _ in seen] == ["classifier", "discoverer"]
+    assert torch.equal(torch.cat([part for _, part in seen]), content)
 
 
 def test_the_discoverer_finds_the_planted_group():

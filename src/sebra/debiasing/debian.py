@@ -48,14 +48,16 @@ class Turns(TrainStep):
             classifier.device,
             classifier.randoms,
             graph=False,
+            task=classifier.task,
         )
         self.classifier = classifier
         self.discoverer = discoverer
 
-    def __call__(self, index: Tensor, rand: Tensor) -> Tensor:
+    def __call__(self, index: Tensor, rand: Tensor, content: Tensor | None = None) -> Tensor:
         half = len(index) // 2
-        out = self.classifier(index[:half], rand[:half])
-        self.discoverer(index[half:], rand[half:])
+        parts = (None, None) if content is None else (content[:half], content[half:])
+        out = self.classifier(index[:half], rand[:half], parts[0])
+        self.discoverer(index[half:], rand[half:], parts[1])
         return out
 
 
@@ -99,7 +101,7 @@ class Debian:
         finder = make_optimizer(discoverer, cfg.optimizer, cfg.lr, cfg.weight_decay, cfg.momentum)
         extra = {"discoverer": discoverer, "discoverer_optimizer": finder}
         trainer = make_trainer(task, network, cfg, mend, extra=extra)
-        other = TrainStep(discoverer, finder, discover, task.device, task.randoms)
+        other = TrainStep(discoverer, finder, discover, task.device, task.randoms, task=task)
         trainer.step = Turns(trainer.step, other)
 
         def order(epoch: int) -> Tensor:
