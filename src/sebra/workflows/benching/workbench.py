@@ -7,7 +7,7 @@ import gc
 import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -38,6 +38,7 @@ from sebra.workflows.evaluate import subset_accuracy
 from sebra.workflows.prepare import Prepared, Source, prepare
 from sebra.workflows.rank import measure
 
+AnySession = TypeVar("AnySession", bound=Session)
 ROWS, RANKINGS = "rows", "rankings"
 _FINGERPRINT_ROWS = 1000  # enough to tell features apart without reading all of a memory map
 
@@ -160,7 +161,7 @@ class Workbench:
         options = DebiasOptions(
             spec.name, self.preset, spec.overrides, min_group=self.options.min_group
         )
-        with self._run(f"{spec.label} seed {seed}") as (session, meter):
+        with self.running(f"{spec.label} seed {seed}") as (session, meter):
             run = debias_prepared(prepared, options, session, meter, ranking)
         row = {
             "kind": "model",
@@ -171,7 +172,7 @@ class Workbench:
             "selection": run.metrics["selection"],
             "ranking": None if ranked is None else ranked["ranking"],
             **meter.result(),
-            **self._facts(self.prepared),
+            **self.facts(self.prepared),
             "notes": list(session.notes),
             "settings": identity["settings"],
             "identity": identity,
@@ -191,13 +192,17 @@ class Workbench:
         # Rows are kept in version control, their tables often are not.
         return Ranking.load(file) if file.is_file() else self._rank(spec, seed)[1]
 
-    def _rank(self, spec: Spec, seed: int) -> tuple[Row, Ranking]:
-        identity = self.ranking_identity(spec, seed)
+    def to_rank(self, seed: int) -> Prepared:
+        """The data set for a ranking with this seed."""
         self.prepared.with_seed(seed)  # unreadable images leave before the first ranking
         self.ranking_on.samples = self.prepared.samples
-        prepared = self.ranking_on.with_seed(seed)
+        return self.ranking_on.with_seed(seed)
+
+    def _rank(self, spec: Spec, seed: int) -> tuple[Row, Ranking]:
+        identity = self.ranking_identity(spec, seed)
+        prepared = self.to_rank(seed)
         ranker = ranker_class(spec.name)(self.ranker_config(spec))
-        with self._run(f"ranking {spec.label} seed {seed}") as (session, meter):
+        with self.running(f"ranking {spec.label} seed {seed}") as (session, meter):
             with meter.phase("rank"):
                 result = ranker.rank(prepared.task("train"), session, Blind())
             part, _ = prepared.split("train")
@@ -212,7 +217,7 @@ class Workbench:
             "seed": seed,
             "ranking": figures,
             **meter.result(),
-            **self._facts(self.ranking_on),
+            **self.facts(self.ranking_on),
             "notes": list(session.notes),
             "settings": identity["settings"],
             "identity": identity,
@@ -222,7 +227,8 @@ class Workbench:
         ranking.save(file.with_suffix(".parquet"))
         return self.rankings.write(spec.slug, seed, row), ranking
 
-    def _facts(self, p: Prepared) -> dict[str, Any]:
+    def facts(self, p: Prepared) -> dict[str, Any]:
+        """What a row says of where and with what it was measured."""
         network = {"mode": p.mode, "backbone": p.backbone, "image_size": p.image_size}
         return {
             "data": self.name,
@@ -232,10 +238,14 @@ class Workbench:
         }
 
     @contextmanager
-    def _run(self, what: str) -> Iterator[tuple[Session, Meter]]:
+    def running(
+        self,
+        what: str,
+        kind: type[AnySession] = Session,  # type: ignore[assignment]
+    ) -> Iterator[tuple[AnySession, Meter]]:
         """A session and a meter of its own for one run; an interrupt says what is kept."""
         self.progress.message(f"{self.name}: {what} begins")
-        session, meter = Session(progress=self.progress), Meter()
+        session, meter = kind(progress=self.progress), Meter()
         try:
             with session.stoppable():
                 yield session, meter

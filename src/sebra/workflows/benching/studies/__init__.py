@@ -22,9 +22,21 @@ STUDIES: dict[str, tuple[str, str]] = {
         "sebra.workflows.benching.studies.discovery",
         "what the ends of the ranking look like: colour, light and detail by rank",
     ),
+    "dynamics": (
+        "sebra.workflows.benching.studies.dynamics",
+        "which cue the network follows, epoch by epoch: Sebra against ERM",
+    ),
     "noise": (
         "sebra.workflows.benching.studies.noise",
         "how well wrong labels are found, and what removing them gives back",
+    ),
+    "qualitative": (
+        "sebra.workflows.benching.studies.qualitative",
+        "pictures of both ends of the ranking, and of the neurons that count most",
+    ),
+    "symmetry": (
+        "sebra.workflows.benching.studies.symmetry",
+        "training loss of samples with and without the shortcuts",
     ),
 }
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sebra.errors import UsageError
+from sebra.errors import CollapsedError, UsageError
 from sebra.ranking.registry import ranker_class
 from sebra.workflows.benching.plan import Spec, with_shared
 from sebra.workflows.benching.summary import RANKING_TITLES, Entry
@@ -17,6 +17,7 @@ from sebra.workflows.benching.workbench import Workbench
 GREYS = ("0.15", "0.5", "0.8")
 HATCHES = ("", "///", "...")
 MARKERS = ("o", "s", "^", "D")
+LINES = (("-", "o", "0.0"), ("--", "s", "0.35"), (":", "^", "0.45"), ("-.", "D", "0.6"))
 
 
 @dataclass
@@ -37,15 +38,24 @@ def ranked(bench: Workbench, specs: Sequence[Spec]) -> list[Entry]:
     entries = [Entry(spec.label) for spec in full]
     for seed in range(bench.options.seeds):
         for spec, entry in zip(full, entries, strict=True):
-            entry.rows.append(bench.ranking(spec, seed))
+            try:
+                entry.rows.append(bench.ranking(spec, seed))
+            except CollapsedError as error:  # a finding of the study, for that entry alone
+                entry.reason = f"seed {seed}: {error}"
+                bench.progress.message(f"{entry.label} left out: {entry.reason}")
     return entries
 
 
 def _with_settings(bench: Workbench, specs: Sequence[Spec]) -> tuple[Spec, ...]:
+    return with_shared(specs, ranker_settings(bench), ranker_class)
+
+
+def ranker_settings(bench: Workbench) -> tuple[str, ...]:
+    """The settings of a study that only ranks; those of methods are refused."""
     if bench.options.method_overrides:
         first = bench.options.method_overrides[0]
         raise UsageError(f"--set {first}: this study only ranks; write --set rank.{first}")
-    return with_shared(specs, bench.options.ranker_overrides, ranker_class)
+    return bench.options.ranker_overrides
 
 
 def measures_of(entries: Sequence[Entry]) -> list[str]:
