@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from sebra.workflows.bench import BenchRun
 
 RUN = "run"
+RESULTS = ("rows", "rankings", "curves")  # folders of rows in a run folder
 EXAMPLE = "Example: sebra bench demo --seeds 4; studies: sebra bench study NAME DATA"
 
 
@@ -82,6 +83,7 @@ Set = Annotated[
 MinGroup = Annotated[
     int, typer.Option("--min-group", help="Smaller test groups are never the worst group.")
 ]
+Jobs = Annotated[int, typer.Option("--jobs", help="Runs at a time, as far as memory allows.")]
 Out = Annotated[
     str | None,
     typer.Option(
@@ -107,6 +109,7 @@ def bench(
     rank_methods: RankMethods = None,
     rank_weights: RankWeights = None,
     min_group: MinGroup = 20,
+    jobs: Jobs = 1,
     out: Out = None,
     device: o.Device = "auto",
     mode: o.Mode = "auto",
@@ -136,6 +139,7 @@ def bench(
         rankers=() if rank_methods is None else parse_specs(rank_methods, "--rank-methods"),
         min_group=min_group,
         rank_weights=rank_weights,
+        jobs=jobs,
     )
     check_settings(options)
     sources = [
@@ -144,7 +148,7 @@ def bench(
     ]
     require_one("sebra bench")
     o.check_track(track)
-    folder = RunFolder.create(out, "bench")
+    folder = RunFolder.create(out, "bench", rows=RESULTS)
     run = run_bench(sources, options, folder, Bars())
     o.send_track(track, folder)
     _show(run, str(folder.path), as_json)
@@ -184,7 +188,7 @@ def study(
     source = o.make_source(data, 0, device, mode, backbone, weights, image_size, attributes, None)
     require_one("sebra bench study")
     o.check_track(track)
-    folder = RunFolder.create(out, f"study-{name}")
+    folder = RunFolder.create(out, f"study-{name}", rows=RESULTS)
     run = run_study(name, source, options, folder, Bars())
     o.send_track(track, folder)
     _show(run, str(folder.path), as_json)

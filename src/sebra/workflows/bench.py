@@ -2,39 +2,34 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from sebra import __version__
-from sebra.debiasing.registry import method_class
 from sebra.engine.session import ProgressSink
-from sebra.errors import Interrupted, SebraError, UsageError
+from sebra.errors import UsageError
 from sebra.measuring import tables as text_tables
-from sebra.ranking.registry import ranker_class
-from sebra.runs.config import parse_overrides
 from sebra.runs.folder import RunFolder
 from sebra.workflows.benching.paper import Paper
-from sebra.workflows.benching.plan import (
-    OWN_RANKER,
-    BenchOptions,
-    Spec,
-    data_name,
-    layout_of,
-    slug_of,
-    with_shared,
+from sebra.workflows.benching.plan import BenchOptions, data_name, slug_of
+from sebra.workflows.benching.runs import (
+    Results,
+    check_rows,
+    check_settings,
+    plan_runs,
+    pooled,
+    run_plan,
 )
-from sebra.workflows.benching.rows import Row
 from sebra.workflows.benching.studies import study_function
-from sebra.workflows.benching.summary import Entry, metrics_of
+from sebra.workflows.benching.summary import metrics_of
 from sebra.workflows.benching.tables import Table, baseline_table, methods_table, rankings_table
-from sebra.workflows.benching.workbench import Workbench, model_label
+from sebra.workflows.benching.together import Failed, run_together
+from sebra.workflows.benching.workbench import Workbench
 from sebra.workflows.prepare import Source
 
-_USES_GROUPS = frozenset({"groups", "heldout_groups"})
+__all__ = ["BenchRun", "bench", "check_settings", "study", "write_tables"]
 
 
 @dataclass
@@ -44,16 +39,6 @@ class BenchRun:
     metrics: dict[str, Any]
     tables: list[Table]
     figures: list[Path] = field(default_factory=list)
-
-
-@dataclass
-class Results:
-    """The runs on one data set (or on several variants of it)."""
-
-    data: str
-    layout: str | None
-    models: list[Entry]
-    rankings: list[Entry]
 
 
 def bench(
@@ -73,14 +58,17 @@ def bench(
     ]
     plans = [plan_runs(b) for b in benches]
     for b, plan in zip(benches, plans, strict=True):
-        _check_rows(b, plan)
+        check_rows(b, plan)
     _write_config(folder, "bench", sources, options)
+    failed: list[Failed] = [{} for _ in plans]
+    if options.jobs > 1:
+        failed = run_together(benches, plans, progress)
     found, measured = [], []
-    for plan in plans:
+    for plan, without in zip(plans, failed, strict=True):
         b = benches.pop(0)  # what it holds on the device goes when it is done
-        found.append(_run_plan(b, plan))
+        found.append(run_plan(b, plan, without))
         measured.append(b.meter.result())
-    results = [*found, *_pooled(sources, found)]
+    results = [*found, *pooled([source.data for source in sources], found)]
     run = BenchRun(_metrics(results, options, measured), _tables(results))
     write_tables(folder, run.tables)
     run.metrics["run"] = str(folder.path)
@@ -112,114 +100,6 @@ def study(
     metrics["run"] = str(folder.path)
     folder.write_metrics(metrics)
     return BenchRun(metrics, found.tables, found.figures)
-
-
-def check_settings(options: BenchOptions) -> None:
-    """Refuses unknown methods, rankers and settings before anything is read."""
-    for spec in _methods(options):
-        parse_overrides(method_class(spec.name).config_class, spec.overrides)
-    for spec in _rankers(options):
-        parse_overrides(ranker_class(spec.name).config_class, spec.overrides)
-
-
-def _methods(options: BenchOptions) -> tuple[Spec, ...]:
-    return with_shared(options.methods, options.method_overrides, method_class)
-
-
-def _rankers(options: BenchOptions) -> tuple[Spec, ...]:
-    """The rankers asked for, else those the methods take by themselves."""
-    names = [OWN_RANKER]
-    specs = options.rankers or tuple(Spec(n, n) for n in names)
-    return with_shared(specs, options.ranker_overrides, ranker_class)
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What runs on one data set: methods with their rankers, and rankers of their own."""
-
-    models: tuple[tuple[Spec, Spec | None], ...]
-    rankers: tuple[Spec, ...]
-
-
-def plan_runs(bench: Workbench) -> Plan:
-    """Every method, once on each ranker asked for where it needs a ranking."""
-    rankers = _rankers(bench.options)
-    models: list[tuple[Spec, Spec | None]] = []
-    for spec in _methods(bench.options):
-        if "ranking" not in bench.needs(spec):
-            models.append((spec, None))
-        elif bench.options.rankers:
-            models += [(spec, ranker) for ranker in rankers]
-        else:
-            models.append((spec, next(r for r in rankers if r.name == OWN_RANKER)))
-    used = [r for r in rankers if any(r == ranker for _, ranker in models)]
-    return Plan(tuple(models), rankers if bench.options.rankers else tuple(used))
-
-
-def _check_rows(bench: Workbench, plan: Plan) -> None:
-    for seed in range(bench.options.seeds):
-        for spec, ranker in plan.models:
-            bench.find_model(spec, seed, ranker)
-        for ranker in plan.rankers:
-            bench.find_ranking(ranker, seed)
-
-
-def _run_plan(bench: Workbench, plan: Plan) -> Results:
-    """Seed by seed, so that a stopped benchmark has every method once before any twice."""
-    rankings = {r: Entry(r.label) for r in plan.rankers}
-    models = {
-        (spec, ranker): Entry(
-            model_label(spec, ranker), uses_groups=bool(bench.needs(spec) & _USES_GROUPS)
-        )
-        for spec, ranker in plan.models
-    }
-    for seed in range(bench.options.seeds):
-        for ranker, entry in rankings.items():
-            _run_into(entry, bench, seed, partial(bench.ranking, ranker, seed))
-        for (spec, chosen), entry in models.items():
-            _run_into(entry, bench, seed, partial(bench.model, spec, seed, chosen))
-    data = bench.prepared.source.data
-    return Results(bench.name, layout_of(data), list(models.values()), list(rankings.values()))
-
-
-def _run_into(entry: Entry, bench: Workbench, seed: int, run: Callable[[], Row]) -> None:
-    """Adds a run to its entry; one that this data does not allow leaves its reason there."""
-    if entry.reason and not entry.rows:
-        return  # what this data lacks for one seed it lacks for all
-    try:
-        entry.rows.append(run())
-    except Interrupted:
-        raise
-    except SebraError as error:
-        why = re.sub(r"^--method \w+: ", "", str(error))
-        entry.reason = f"seed {seed}: {why}" if entry.rows else why
-        bench.progress.message(f"{entry.label} left out: {entry.reason}")
-
-
-def _pooled(sources: Sequence[Source], found: Sequence[Results]) -> list[Results]:
-    """Variants of one data set (`celeba:PATH?split=0`, `…?split=1`) taken together."""
-    kinds: dict[str, list[Results]] = {}
-    for source, results in zip(sources, found, strict=True):
-        kinds.setdefault(source.data.partition("?")[0], []).append(results)
-    return [
-        Results(
-            f"{data_name(base)}, {len(members)} variants together",
-            members[0].layout,
-            _joined([m.models for m in members]),
-            _joined([m.rankings for m in members]),
-        )
-        for base, members in kinds.items()
-        if len(members) > 1
-    ]
-
-
-def _joined(lists: Sequence[Sequence[Entry]]) -> list[Entry]:
-    out: dict[str, Entry] = {}
-    for entry in (e for entries in lists for e in entries):
-        joined = out.setdefault(entry.label, Entry(entry.label, entry.uses_groups))
-        joined.rows += entry.rows
-        joined.reason = joined.reason or entry.reason
-    return list(out.values())
 
 
 def _tables(results: Sequence[Results]) -> list[Table]:

@@ -234,6 +234,8 @@ class Workbench:
             "data": self.name,
             "preset": self.preset or NO_PRESET,
             "network": _present(network),
+            # Seconds of runs that shared the machine are not those of a run alone.
+            **({"runs_together": self.options.jobs} if self.options.jobs > 1 else {}),
             **facts(p.device),
         }
 

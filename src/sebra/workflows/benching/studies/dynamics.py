@@ -83,7 +83,8 @@ def _draw(bench: Workbench, found: Mapping[str, Sequence[Row]], cues: Sequence[s
 
     figure = Figure(figsize=(2.9 * len(cues), 3.2), layout="constrained")
     panels = figure.subplots(1, len(cues), sharey=True, squeeze=False)[0]
-    end = max(LEAST_SHOWN, *(row["curve"][-1]["epoch"] for row in found["sebra"]))
+    ends = {label: min(row["curve"][-1]["epoch"] for row in rows) for label, rows in found.items()}
+    end = max(ends["sebra"], min(LEAST_SHOWN, ends["erm"]))
     for axes, cue in zip(panels, cues, strict=True):
         for label, rows in found.items():
             title, style, marker, grey = STYLES[label]
@@ -98,12 +99,15 @@ def _draw(bench: Workbench, found: Mapping[str, Sequence[Row]], cues: Sequence[s
                 color=grey,
                 label=title,
             )
-            axes.fill_between(epochs, mean - deviation, mean + deviation, color=grey, alpha=0.15)
+            low, high = (mean - deviation).clip(0, 100), (mean + deviation).clip(0, 100)
+            axes.fill_between(epochs, low, high, color=grey, alpha=0.15, linewidth=0)
         axes.axhline(100 / max(1, len(bench.samples.classes)), color="0.7", linewidth=0.8)
         axes.set_title(_title(cue), fontsize="medium")
         axes.set_xlabel("epochs of training")
-        axes.set_xlim(0, end)
+        axes.set_xlim(0, end * 1.03)
+        axes.set_ylim(0, 104)
         axes.spines[["top", "right"]].set_visible(False)
     panels[0].set_ylabel(f"cue accuracy on {WATCHED} (%)")
-    panels[-1].legend(frameon=False, fontsize="small")
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles, labels, frameon=False, ncols=2, loc="outside upper center")
     return save_figure(figure, bench, "dynamics")

@@ -100,7 +100,9 @@ def _draw(bench: Workbench, rows: Sequence[Row], groups: Sequence[str]) -> list[
             color=grey,
             label=name,
         )
-        axes.fill_between(epochs, mean - deviation, mean + deviation, color=grey, alpha=0.15)
+        axes.fill_between(
+            epochs, mean - deviation, mean + deviation, color=grey, alpha=0.15, linewidth=0
+        )
     axes.set_ylim(bottom=0)
     axes.set_xlabel("epochs of plain training (ERM)")
     axes.set_ylabel("mean training loss")
