@@ -67,6 +67,15 @@ Attributes = Annotated[
 Exclude = Annotated[
     str | None, typer.Option("--exclude", metavar="FILE", help="Marks exported from a report.")
 ]
+Tune = Annotated[
+    bool,
+    typer.Option(
+        "--tune", help="First search the method's settings for the ranking to trust most."
+    ),
+]
+TuneSeconds = Annotated[
+    float, typer.Option("--tune-seconds", help="How long --tune may take.", min=1)
+]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on with an unfinished run.")]
 Track = Annotated[
     str | None,

@@ -10,7 +10,7 @@ from sebra.cli import options as o
 from sebra.cli.output import Bars, emit, line, table
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from sebra.workflows.rank import RankOptions
 
@@ -30,6 +30,8 @@ def rank(
         str | None,
         typer.Option("--neurons", metavar="FILE|auto", help="Marked neurons for --method neurons."),
     ] = None,
+    tune: o.Tune = False,
+    tune_seconds: o.TuneSeconds = 120,
     out: o.Out = None,
     seed: o.Seed = 0,
     device: o.Device = "auto",
@@ -53,7 +55,7 @@ def rank(
     source = o.make_source(
         data, seed, device, mode, backbone, weights, image_size, attributes, exclude
     )
-    chosen = RankOptions(method, preset, tuple(set_ or ()), neurons)
+    chosen = RankOptions(method, preset, tuple(set_ or ()), neurons, tune_seconds if tune else None)
     check_early(chosen)
     o.check_track(track)
     folder = RunFolder.create(out, "rank", resume)
@@ -77,6 +79,7 @@ def show_ranking(metrics: Mapping[str, Any]) -> None:
         "buckets": "buckets",
         "largest_bucket_share": "largest bucket (share)",
     }
+    show_tuning(metrics.get("tuning", ()))
     rows = [[shown, found[key]] for key, shown in names.items() if key in found]
     for stage in found.get("stages", ()):
         given = ", ".join(f"{k} {v:.2f}" for k, v in stage["given"].items() if v is not None)
@@ -86,6 +89,18 @@ def show_ranking(metrics: Mapping[str, Any]) -> None:
     line("seconds: " + ", ".join(f"{k} {v:.1f}" for k, v in seconds.items()))
 
 
+def show_tuning(trials: Sequence[Mapping[str, Any]]) -> None:
+    """What `--tune` tried and chose."""
+    if not trials:
+        return
+    names = list(trials[0]["settings"])
+    rows = [
+        [*(f"{t['settings'][n]:g}" for n in names), t["trust"], "chosen" if t["chosen"] else ""]
+        for t in trials
+    ]
+    table("settings tried, by trust", [*names, "trust", ""], rows)
+
+
 def check_early(options: RankOptions) -> None:
     """Refuses wrong or contradictory options before anything is read."""
     from sebra.errors import UsageError
@@ -93,4 +108,8 @@ def check_early(options: RankOptions) -> None:
 
     if options.neurons is not None and options.method != "neurons":
         raise UsageError(f"--neurons: belongs to --method neurons, not {options.method}")
+    if options.tune_seconds is not None:
+        from sebra.workflows.tune import space_of
+
+        space_of(options.method, "finetune")
     ranker_for(options, mode="finetune")  # whichever the mode will be, the same values are valid

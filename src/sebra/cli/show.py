@@ -65,6 +65,8 @@ def audit(
         str | None,
         typer.Option("--neurons", metavar="FILE|auto", help="Marked neurons for --method neurons."),
     ] = None,
+    tune: o.Tune = False,
+    tune_seconds: o.TuneSeconds = 120,
     out: o.Out = None,
     seed: o.Seed = 0,
     device: o.Device = "auto",
@@ -88,7 +90,7 @@ def audit(
     source = o.make_source(
         data, seed, device, mode, backbone, weights, image_size, attributes, exclude
     )
-    chosen = RankOptions(method, preset, tuple(set_ or ()), neurons)
+    chosen = RankOptions(method, preset, tuple(set_ or ()), neurons, tune_seconds if tune else None)
     check_early(chosen)
     o.check_track(track)
     folder = RunFolder.create(out, "audit", resume)

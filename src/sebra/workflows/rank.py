@@ -14,6 +14,7 @@ from sebra.engine.session import ProgressSink, Session
 from sebra.measuring.ranks import quality_of
 from sebra.ranking.ranking import Ranking
 from sebra.ranking.registry import ranker_class
+from sebra.ranking.trust import trust_in, witness_of
 from sebra.runs.config import build_config
 from sebra.runs.folder import RANKING, RunFolder
 from sebra.runs.meter import Meter
@@ -23,6 +24,7 @@ from sebra.workflows.neurons import give_marks, write_template
 from sebra.workflows.prepare import Prepared, Source, prepare
 from sebra.workflows.saliency import find_saliency, save_saliency
 from sebra.workflows.suspects import add_noise
+from sebra.workflows.tune import space_of, tune
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,7 @@ class RankOptions:
     preset: str | None = None
     overrides: tuple[str, ...] = ()
     neurons: str | None = None
+    tune_seconds: float | None = None  # search the settings for so long; None: take them as given
 
 
 @dataclass
@@ -63,7 +66,10 @@ def rank(
             prepared = prepare(source, session, meter, samples)
             ranker, config = ranker_for(options, prepared.mode)
             give_marks(ranker, options.neurons, prepared)
+        ranker, config, trials = tuned(options, prepared, ranker, config, session, meter)
         run = rank_prepared(prepared, ranker, session, meter)
+    if trials:
+        run.metrics["tuning"] = trials
     run.metrics.update(meter.result())
     if folder is not None:
         write_template(folder, ranker, options.neurons, prepared, session)
@@ -84,6 +90,25 @@ def ranker_for(options: RankOptions, mode: str) -> tuple[Any, Any]:
     return kind(config), config
 
 
+def tuned(
+    options: RankOptions,
+    prepared: Prepared,
+    ranker: Any,
+    config: Any,
+    session: Session,
+    meter: Meter,
+) -> tuple[Any, Any, list[dict[str, Any]]]:
+    """The ranker with the settings that `--tune` finds, and its trials; as it is without it."""
+    if options.tune_seconds is None:
+        return ranker, config, []
+    space = space_of(options.method, prepared.mode, options.overrides)
+    task = prepared.task("train")
+    load_optimisers()
+    with meter.phase("tune"):
+        config, trials = tune(task, type(ranker), config, space, session, options.tune_seconds)
+    return type(ranker)(config), config, trials
+
+
 def rank_prepared(prepared: Prepared, ranker: Any, session: Session, meter: Meter) -> RankRun:
     """Ranks the training split of a prepared data set."""
     task = prepared.task("train")
@@ -95,6 +120,11 @@ def rank_prepared(prepared: Prepared, ranker: Any, session: Session, meter: Mete
     ranking = Ranking.from_result(result, part.ids, part.labels, part.classes)
     ranking.data = prepared.source.data
     add_noise(ranking, prepared, session, meter)
+    with meter.phase("trust"):
+        trusted = trust_in(witness_of(task), ranking.table["rank"].to_numpy())
+    if trusted is not None:
+        ranking.details["trust"] = trusted.value
+        ranking.details["trust_figures"] = trusted.figures
     metrics = {
         "version": __version__,
         "data": prepared.source.data,

@@ -1,0 +1,275 @@
+"""How far a ranking can be trusted, without any attribute.
+
+The data gives evidence of its own, once per task (`witness_of`): quick held-out heads find the
+shortcuts that most samples follow, and the order in which samples are easy. Rankings are then
+heard against it (`trust_in`):
+- `agreement`: the Somers' D of the ranking given the shortcuts found; an order that misses one of
+  two shortcuts agrees by half.
+- `visible`: how well heads predict the place of samples they have not seen; chance cannot be
+  predicted.
+- `drop`: what a head taught by the most spurious half loses on the least spurious tenth; an order
+  that is not about shortcuts loses nothing.
+A small model, fitted on data sets with known attributes (`trust.json`), turns them into one number:
+the Somers' D to be expected.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from sebra.engine.passes import evaluating, predict
+from sebra.engine.task import Task
+from sebra.ranking.balance import contrast_weights, neutral_weights, per_class
+from sebra.ranking.noise import untrained_network
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+COEFFICIENTS = Path(__file__).with_name("trust.json")
+FIGURES = ("agreement", "visible", "drop")
+MOST_ROWS, MOST_PICTURES = 20_000, 4_000
+FEWEST_ROWS = 40
+_EASY_WIDTH = 512  # up to this width of the features MOST_ROWS cost a few seconds
+_FOLDS = 3
+_STIFF, _SUPPLE = 1e-2, 3e-3  # penalties of the heads: only the easiest cue, and more than that
+_EVIDENCE = 0.62  # what a shortcut must reach to be heard
+_MOST_SHORTCUTS = 4
+_LEAST = 8  # samples of a class that must break a shortcut
+_CLASS_LEAST = 30  # samples of a class, fewer of which do not show whether ranks can be predicted
+_MOST_CLASSES = 20
+_TAIL = 0.1
+_BLOCK = 8192
+
+
+@dataclass(frozen=True)
+class Trust:
+    """value: 0 to 1, the Somers' D to be expected. figures: what it was made from."""
+
+    value: float
+    figures: dict[str, float]
+
+
+class Heads:
+    """Ridge regressions onto the classes, judged on samples they have not seen."""
+
+    def __init__(self, x: Tensor, labels: Ints, seed: int) -> None:
+        std, mean = torch.std_mean(x, dim=0, correction=0)
+        # Divided by the root of the dimension, so that one penalty suits every width.
+        x = (x - mean) / (std.clamp_min(1e-6) * x.shape[1] ** 0.5)
+        self.x = torch.cat([x, torch.ones(len(x), 1, device=x.device)], 1)
+        shuffle = np.random.default_rng(seed).permutation(len(labels))
+        order = shuffle[np.argsort(labels[shuffle], kind="stable")]
+        self.fold = np.empty(len(labels), dtype=np.int64)
+        self.fold[order] = np.arange(len(labels)) % _FOLDS
+
+    def __call__(self, wanted: Floats, weights: Floats, penalty: float) -> Floats:
+        """Held-out values for every sample, n x k like `wanted`; weights choose who teaches."""
+        out = np.zeros(wanted.shape)
+        for k in range(_FOLDS):
+            teach = np.flatnonzero((self.fold != k) & (weights > 0))
+            if len(teach):
+                head = self._solve(teach, wanted[teach], weights[teach], penalty)
+                judged = np.flatnonzero(self.fold == k)
+                out[judged] = (self.x[self._on(judged)] @ head).double().cpu().numpy()
+        return out
+
+    def _solve(self, rows: Ints, wanted: Floats, weights: Floats, penalty: float) -> Tensor:
+        x = self.x[self._on(rows)]
+        share = torch.from_numpy(weights / weights.sum()).float().to(x.device)
+        target = torch.from_numpy(wanted).float().to(x.device)
+        ridge = torch.full((x.shape[1],), penalty, device=x.device)
+        ridge[-1] = 1e-6
+        weighted = (x * share[:, None]).T
+        head: Tensor = torch.linalg.solve(weighted @ x + torch.diag(ridge), weighted @ target)
+        return head
+
+    def _on(self, rows: Ints) -> Tensor:
+        return torch.from_numpy(rows).to(self.x.device)
+
+
+@dataclass(frozen=True)
+class Witness:
+    """What the data says by itself, about the samples `rows` of a task.
+
+    pattern: which shortcuts each breaks, as a number that rises with the strongest broken one.
+    shortcuts: how many were found. evidence: of the strongest, 0 to 1.
+    """
+
+    rows: Ints
+    labels: Ints
+    heads: Heads
+    pattern: Ints
+    shortcuts: int
+    evidence: float
+
+
+def witness_of(task: Task) -> Witness | None:
+    """The evidence of a task; None where there is too little of it. Bounded for large tasks."""
+    everyone = task.targets.cpu().numpy().astype(np.int64)
+    if len(everyone) < FEWEST_ROWS or len(np.unique(everyone)) < 2:
+        return None
+    # Not the seed of the run alone: a ranker must not be heard by the draws it made itself.
+    seed = task.seed + 7001
+    x, rows = _features(task, seed)
+    labels = everyone[rows]
+    heads = Heads(x, labels, seed)
+    pattern, shortcuts, evidence = _shortcuts(heads, labels, task.classes)
+    return Witness(rows, labels, heads, pattern, shortcuts, evidence)
+
+
+def _features(task: Task, seed: int) -> tuple[Tensor, Ints]:
+    content = task.inputs.is_image or task.inputs.is_text
+    width = _EASY_WIDTH if content else task.inputs.shape[0]
+    most = int(np.clip(MOST_ROWS * (_EASY_WIDTH / width) ** 2, MOST_PICTURES, MOST_ROWS))
+    most = MOST_PICTURES if content else most
+    rng = np.random.default_rng(seed)
+    # In the order they are stored in: a memory map is read forwards.
+    rows = np.sort(rng.permutation(len(task))[:most])
+    where = torch.from_numpy(rows).to(task.device)
+    if content:
+        network = untrained_network(task)
+        with evaluating(network):
+            return predict(network.embed, task, where, batch=256).float(), rows
+    return torch.cat([task.batch(part).float() for part in torch.split(where, _BLOCK)]), rows
+
+
+def _shortcuts(heads: Heads, labels: Ints, classes: int) -> tuple[Ints, int, float]:
+    """Peels shortcuts as the ranker `peel` does, with heads that have a closed form."""
+    sure = np.ones(len(labels))
+    found: list[Flags] = []
+    pattern = np.zeros(len(labels), dtype=np.int64)
+    strongest = 0.0
+    while len(found) < _MOST_SHORTCUTS:
+        before = np.array(found, dtype=bool).reshape(-1, len(labels)).T
+        weights = neutral_weights(before, labels, sure)
+        logits = heads(_signs(labels, classes), weights, _STIFF)
+        right = _margins(logits, labels) > 0
+        seems = np.where(right, labels, logits.argmax(1))
+        apart = contrast_weights(before, right, labels, sure)
+        if apart.sum() == 0:
+            break
+        told = heads(_signs(seems, classes), apart, _SUPPLE)
+        follows = _margins(told, labels) > 0
+        consistency = float(((told.argmax(1) == seems) * apart).sum() / apart.sum())
+        evidence = consistency * float((follows * weights).sum() / weights.sum())
+        strongest = max(strongest, evidence)
+        broken = np.bincount(labels, ~follows, minlength=classes)
+        if evidence < _EVIDENCE or (broken >= _LEAST).sum() < 2:
+            break
+        found.append(follows)
+        pattern = 2 * pattern + ~follows
+    return pattern, len(found), strongest
+
+
+def figures_of(witness: Witness, rank: Ints) -> dict[str, float]:
+    """What the evidence says about a ranking; `rank` has one entry per sample of the task."""
+    place = _places(rank[witness.rows], witness.labels)
+    return {
+        "agreement": _agreement(witness, place),
+        "visible": _visible(witness, place),
+        "drop": _drop(witness, place),
+        "shortcuts": float(witness.shortcuts),
+        "evidence": witness.evidence,
+    }
+
+
+def trust_in(witness: Witness | None, rank: Ints) -> Trust | None:
+    """How far a ranking can be trusted; None where the data says nothing."""
+    if witness is None:
+        return None
+    figures = figures_of(witness, rank)
+    return Trust(combined(figures), figures)
+
+
+@lru_cache
+def coefficients() -> dict[str, Any]:
+    """The fitted model that turns figures into trust."""
+    found: dict[str, Any] = json.loads(COEFFICIENTS.read_text(encoding="utf-8"))
+    return found
+
+
+def combined(figures: dict[str, float], model: dict[str, Any] | None = None) -> float:
+    """One number from the figures: rising with each of them, 0 to 1."""
+    chosen = model or coefficients()
+    total = chosen["intercept"] + sum(w * figures[k] for k, w in chosen["weights"].items())
+    return float(1 / (1 + np.exp(-np.clip(total, -40, 40))))
+
+
+def _agreement(witness: Witness, place: Floats) -> float:
+    """Class-wise Somers' D of places given patterns: pairs of one pattern do not count."""
+    values = []
+    for c in np.unique(witness.labels):
+        here = witness.labels == c
+        groups = [place[here & (witness.pattern == p)] for p in np.unique(witness.pattern[here])]
+        surplus = pairs = 0
+        for k, later in enumerate(groups):
+            before = np.sort(np.concatenate([np.empty(0), *groups[:k]]))
+            surplus += 2 * int(np.searchsorted(before, later).sum()) - len(before) * len(later)
+            pairs += len(before) * len(later)
+        if pairs:
+            values.append(surplus / pairs)
+    return float(np.mean(values)) if values else 0.0
+
+
+def _visible(witness: Witness, place: Floats) -> float:
+    """Mean over classes of the rank correlation of places with held-out predictions of them."""
+    from scipy import stats
+
+    values = []
+    sizes = np.bincount(witness.labels)
+    for c in np.argsort(-sizes, kind="stable")[:_MOST_CLASSES]:
+        here = witness.labels == c
+        if sizes[c] >= _CLASS_LEAST:
+            told = witness.heads(place[:, None], here.astype(np.float64), _SUPPLE)[here, 0]
+            values.append(stats.spearmanr(told, place[here]).statistic)
+    return float(np.nan_to_num(np.mean(values))) if values else 0.0
+
+
+def _drop(witness: Witness, place: Floats) -> float:
+    """Accuracy among held-out samples of the most spurious half less that of the last tenth."""
+    labels, first, last = witness.labels, place < 0.5, place >= 1 - _TAIL
+    classes = int(labels.max()) + 1
+    weights = per_class(first.astype(np.float64), labels)
+    right = _margins(witness.heads(_signs(labels, classes), weights, _STIFF), labels) > 0
+    by_class = [
+        right[first & (labels == c)].mean() - right[last & (labels == c)].mean()
+        for c in np.unique(labels)
+        if (last & (labels == c)).any()
+    ]
+    return float(np.mean(by_class)) if by_class else 0.0
+
+
+def _places(rank: Ints, labels: Ints) -> Floats:
+    """0 to 1 within each class, rising with rank, for the samples heard."""
+    place = np.empty(len(rank))
+    for c in np.unique(labels):
+        here = np.flatnonzero(labels == c)
+        place[here[np.argsort(rank[here], kind="stable")]] = (np.arange(len(here)) + 0.5) / len(
+            here
+        )
+    return place
+
+
+def _signs(labels: Ints, classes: int) -> Floats:
+    out = np.full((len(labels), classes), -1.0)
+    out[np.arange(len(labels)), labels] = 1.0
+    return out
+
+
+def _margins(logits: Floats, labels: Ints) -> Floats:
+    """The value of the label less the largest of the others."""
+    rows = np.arange(len(labels))
+    others = logits.copy()
+    others[rows, labels] = -np.inf
+    out: Floats = logits[rows, labels] - others.max(1)
+    return out
