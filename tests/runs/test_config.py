@@ -148,6 +148,9 @@ def test_a_preset_may_be_a_file(tmp_path):
     file.write_text("[rank\n", encoding="utf-8")
     with pytest.raises(UsageError, match="is not TOML"):
         read_preset(str(file))
+    file.write_text(f"[rank]\nbeta = {'[' * 5000}", encoding="utf-8")
+    with pytest.raises(UsageError, match="is not TOML"):
+        read_preset(str(file))
     file.write_bytes(b"\xff\xfe")
     with pytest.raises(UsageError, match="is not TOML"):
         read_preset(str(file))

@@ -93,6 +93,17 @@ def test_not_utf8(tmp_path):
         open_samples(str(tmp_path / "t.csv"))
 
 
+@pytest.mark.parametrize("column", ["label", "split", "water"])
+def test_parquet_whose_text_is_not_utf8(tmp_path, column):
+    table = {"text": ["a", "b"], "label": ["x", "y"], "split": ["train"] * 2, "water": ["no"] * 2}
+    table[column] = ["train", "train"]
+    file = tmp_path / "t.parquet"
+    pd.DataFrame(table).to_parquet(file, compression=None)
+    file.write_bytes(file.read_bytes().replace(b"train", b"\xffrain"))
+    with pytest.raises(UsageError, match=r"t\.parquet.*UTF-?8"):
+        open_samples(str(file))
+
+
 def test_not_parquet(tmp_path):
     (tmp_path / "t.parquet").write_bytes(b"PAR1 no")
     with pytest.raises(UsageError, match=r"t\.parquet"):

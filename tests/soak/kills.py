@@ -24,7 +24,7 @@ SHARED = ("--device", "cpu", "--backbone", "random")
 COMPARED = ("ranking.parquet", "history.parquet", "model.safetensors")
 OWN = {"dfr": ("--set", "c=1", "--set", "retrains=2")}  # the rest of it is not epochs
 NOT_KILLED = {"neurons"}  # it needs marks of a person, and has no epochs
-VOLATILE = {"seconds", "peak_memory_mib", "run", "notes", "when", "machine"}
+VOLATILE = {"seconds", "peak_memory_mib", "run", "notes", "date"}
 
 
 def commands() -> list[tuple[str, ...]]:
@@ -34,7 +34,7 @@ def commands() -> list[tuple[str, ...]]:
 
     ranks = [("rank", DATA, "--method", m) for m in RANKERS if m not in NOT_KILLED]
     models = [
-        ("debias", DATA, "--method", m, "--set", "epochs=8", *OWN.get(m, ())) for m in METHODS
+        ("debias", DATA, "--method", m, "--set", "epochs=40", *OWN.get(m, ())) for m in METHODS
     ]
     bench = [("bench", DATA, "--methods", "erm,lff", "--rank-methods", "sebra", "--seeds", "2")]
     return [(*c, *SHARED) for c in (*ranks, *models, *bench)]

@@ -37,7 +37,7 @@ def read_preset(name: str) -> dict[str, Any]:
         raise UsageError(f"--preset: no preset {name!r}; there are {', '.join(preset_names())}")
     try:
         return dict(tomllib.loads(path.read_text(encoding="utf-8")))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UsageError(f"--preset: {path} is not TOML ({error})") from None
 
 

@@ -22,10 +22,12 @@ def read_manifest(path: Path) -> Samples:
     """`path` or `text` (and `text_b`), `label`, optional `id` and `split`; the rest: attributes."""
     base = Path(os.path.abspath(path)).parent
     table = _read_table(path)
+    from pyarrow import ArrowException
+
     try:
         return _samples(table, str(path), base, path.stem)
-    except UnicodeDecodeError as error:  # parquet: texts are decoded when they are looked at
-        raise UsageError(f"{path}: holds text that is not UTF-8 ({error.reason})") from error
+    except (UnicodeDecodeError, ArrowException) as error:  # Parquet: texts are decoded when used
+        raise UsageError(f"{path}: holds text that is not UTF-8") from error
 
 
 def read_shards(folder: Path, where: str) -> Samples:
