@@ -31,7 +31,7 @@ def component(found: metadata.Distribution) -> dict[str, Any]:
         "version": version,
         "purl": f"pkg:pypi/{name.lower().replace('_', '-')}@{version}",
     }
-    expression = found.metadata.get("License-Expression")
+    expression = found.metadata.json.get("license_expression")
     return {**out, "licenses": [{"expression": expression}]} if expression else out
 
 

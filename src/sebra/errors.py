@@ -19,6 +19,10 @@ class NumericalError(SebraError):
     """Training left the finite numbers; the message names the epoch and the batch."""
 
 
+class CollapsedError(SebraError):
+    """The ranking put all samples into one bucket; the message says what to change."""
+
+
 class Interrupted(SebraError):
     """Stopped by a signal after writing a checkpoint (exit status 130)."""
 

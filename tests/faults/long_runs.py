@@ -22,9 +22,11 @@ from faults.damage import check_damaged
 from sebra.engine import packing, session
 
 GROUP = "long runs"
-RANK = ("--device", "cpu", "--set", "resolution=epoch", "--set", "p_critical=0.9")
-LONG = (*RANK, "--set", "epochs=400", "--set", "lr=0.05", "--set", "batch=64")
-SHORT = (*RANK, "--set", "epochs=6", "--set", "lr=1.0")
+RANK = ("--device", "cpu", "--set", "resolution=epoch")
+LONG = (
+    *RANK, "--set", "p_critical=0.9", "--set", "epochs=400", "--set", "lr=0.05", "--set", "batch=64"
+)  # fmt: skip
+SHORT = (*RANK, "--set", "p_critical=0.6", "--set", "epochs=6", "--set", "lr=1.0")
 
 
 def ranked(place: Place, data: Path, name: str, *options: object) -> bytes:
@@ -317,14 +319,46 @@ def diverged(place: Place) -> str:
     return "status 1, batch and epoch named, state kept"
 
 
-@fault(GROUP, "ranking in which nobody is learned", "said, with what to change")
-def nobody_learned(place: Place) -> str:
-    done = place.run(
-        "rank", place.npz(), *RANK, "--set", "epochs=1", "--set", "lr=1e-9", "--out", place / "run"
-    )
-    assert "0% of the samples were ever learned" in done.stderr, done
-    assert "--set lr=" in done.stderr
-    return place.plain(done.stderr.splitlines()[-1].removeprefix("sebra: "))
+def collapsed(name: str, words: str, command: str, *options: str) -> None:
+    @fault(GROUP, name, "status 1, one line with what to change, no result")
+    def check(place: Place) -> str:
+        done = place.run(command, place.npz(), *RANK, *options, "--out", place / "run")
+        assert done.status == 1, done
+        line = done.stderr.splitlines()[-1]
+        assert words in line, line
+        assert "--set lr=" in line
+        assert not (place / "run" / "ranking.parquet").exists()
+        assert not (place / "run" / "metrics.json").exists()
+        return place.plain(line.removeprefix("sebra: "))
+
+
+STILL = ("--set", "epochs=1", "--set", "lr=1e-9")
+LEAP = ("--set", "p_critical=0.01")
+collapsed("ranking in which nobody is learned", "not one of the 40 samples", "rank", *STILL)
+collapsed("ranking with one bucket", "learned in the same round", "rank", *LEAP)
+
+
+@fault(GROUP, "disk full when the model is written", "status 1, one line, nothing half written")
+def disk_full_at_model(place: Place) -> str:
+    from safetensors import SafetensorError
+    from safetensors import torch as tensors
+
+    def full(tensors: object, file: Path, metadata: object = None) -> None:
+        Path(file).write_bytes(b"half")
+        raise SafetensorError("I/O error: No space left on device (os error 28)")
+
+    with place.patch.context() as patch:
+        patch.setattr(tensors, "save_file", full)
+        done = place.run(
+            "debias", place.npz(), "--device", "cpu", "--method", "erm", "--set", "epochs=2",
+            "--out", place / "run",
+        )  # fmt: skip
+    failed_write(done)
+    assert "model.safetensors: cannot be written" in done.stderr.splitlines()[-1]
+    assert not list((place / "run").glob("model*"))
+    assert not (place / "run" / "metrics.json").exists()
+    assert no_leftovers(place / "run")
+    return "status 1, one line, nothing half written"
 
 
 @fault(GROUP, "process killed while it wrote a file", "leftover removed, run starts again")

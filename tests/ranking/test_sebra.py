@@ -9,9 +9,10 @@ import torch
 from ranking.naive import Naive
 from ranking.toys import images, noisy, planted, task_of
 from sebra.engine.session import Session
+from sebra.errors import CollapsedError
 from sebra.measuring.ranks import by_class, somers_d
 from sebra.ranking.baselines import ErmConfig, ErmRanker, RandomConfig, RandomRanker
-from sebra.ranking.ranking import Blind, ranks_within_classes
+from sebra.ranking.ranking import Blind, Ranking, ranks_within_classes
 from sebra.ranking.registry import RANKERS, ranker_class
 from sebra.ranking.sebra import SebraConfig, SebraRanker
 
@@ -142,12 +143,24 @@ def test_a_step_of_the_right_size_is_left_alone():
 def test_a_step_too_small_to_learn_anybody_grows():
     task, _ = planted()
     settings = {**FEATURES, "lr": 0.02}
-    still = Session()
-    frozen = ranked(task, still, resolution="epoch", **settings)
+    frozen = ranked(task, resolution="epoch", **settings)
     found = ranked(task, resolution="auto", **settings)
     assert len(np.unique(frozen.bucket)) == 1
-    assert "0% of the samples were ever learned" in still.notes[0]
+    assert "not one of the" in frozen.collapsed
+    assert "--set lr=" in frozen.collapsed
+    assert found.collapsed == ""
     assert len(np.unique(found.bucket)) > 3
+
+
+def test_all_samples_learned_in_one_round_is_a_collapse_with_what_to_change():
+    task, _ = planted()
+    result = ranked(task, resolution="epoch", **{**FEATURES, "p_critical": 0.01})
+    assert len(np.unique(result.bucket)) == 1
+    assert "learned in the same round" in result.collapsed
+    assert "--set resolution=auto" in result.collapsed
+    n = len(result.bucket)
+    with pytest.raises(CollapsedError, match="--set lr="):
+        Ranking.from_result(result, np.arange(n), np.zeros(n, dtype=np.int64), ("a",))
 
 
 @pytest.mark.parametrize("draws", ["full", "remaining"])

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
+import threading
 import time
 
 import numpy as np
@@ -21,6 +24,22 @@ def test_seconds_add_up_by_phase_even_when_one_fails():
     assert list(found) == ["rank", "decode", "total"]
     assert 0.05 < found["rank"] < 2
     assert found["total"] >= found["rank"]
+
+
+def test_a_run_that_fails_leaves_no_thread():
+    before = set(threading.enumerate())
+
+    def run():
+        meter = Meter()
+        with meter.phase("rank"):
+            raise ValueError("inside")
+
+    with contextlib.suppress(ValueError):
+        run()
+    gc.collect()
+    for thread in set(threading.enumerate()) - before:
+        thread.join(5)
+    assert set(threading.enumerate()) <= before
 
 
 def test_the_peak_stays_when_the_memory_is_given_back():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from sebra.engine import networks
 from sebra.engine.device import autocast, choose_device
 from sebra.engine.networks import Network, NetworkSpec
-from sebra.errors import UsageError
+from sebra.errors import SebraError, UsageError
 from sebra.loading.texts import Tokeniser
 from sebra.samples.table import Texts
 
@@ -113,11 +113,10 @@ class Model:
         return np.stack(rows) if rows else np.zeros((0, size, size, 3), dtype=np.uint8)
 
     def save(self, folder: str | Path) -> None:
-        """Writes `model.safetensors` and `model.json`, each atomically."""
+        """Writes `model.safetensors` and `model.json`, each whole or not at all."""
         from safetensors.torch import save_file
 
         where = Path(folder)
-        where.mkdir(parents=True, exist_ok=True)
         state = {k: v.detach().cpu().contiguous() for k, v in self.network.state_dict().items()}
         description = {
             "format": FORMAT,
@@ -126,21 +125,21 @@ class Model:
             "preprocessing": IMAGE_PREPROCESSING,
             **self.details,
         }
+        files: dict[str, Callable[[Path], object]] = {
+            WEIGHTS: lambda file: save_file(state, file),
+            DESCRIPTION: lambda file: file.write_text(
+                json.dumps(description, indent=2) + "\n", encoding="utf-8"
+            ),
+        }
         if self.tokeniser is not None:
             description["preprocessing"] = {
                 "length": self.tokeniser.length,
                 "pair": self.tokeniser.pair,
                 "apart": self.tokeniser.apart,
             }
-            vocabulary = where / f".{VOCABULARY}.{os.getpid()}.tmp"
-            vocabulary.write_text(self.tokeniser.vocabulary, encoding="utf-8")
-            os.replace(vocabulary, where / VOCABULARY)
-        weights = where / f".{WEIGHTS}.{os.getpid()}.tmp"
-        text = where / f".{DESCRIPTION}.{os.getpid()}.tmp"
-        save_file(state, weights)
-        text.write_text(json.dumps(description, indent=2) + "\n", encoding="utf-8")
-        os.replace(weights, where / WEIGHTS)
-        os.replace(text, where / DESCRIPTION)
+            vocabulary = self.tokeniser.vocabulary
+            files[VOCABULARY] = lambda file: file.write_text(vocabulary, encoding="utf-8")
+        _write_all(where, files)
 
     @classmethod
     def load(cls, folder: str | Path, device: str = "auto") -> Model:
@@ -164,6 +163,27 @@ class Model:
         known = {"format", "classes", "networks", "preprocessing"}
         details = {k: v for k, v in found.items() if k not in known}
         return cls(network.to(choose_device(device)).eval(), classes, specs, details, tokeniser)
+
+
+def _write_all(folder: Path, files: Mapping[str, Callable[[Path], object]]) -> None:
+    """Every file under a passing name first, so that a full disk changes none of them."""
+    from safetensors import SafetensorError
+
+    passing = {name: folder / f".{name}.{os.getpid()}.tmp" for name in files}
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, write in files.items():
+            write(passing[name])
+            with open(passing[name], "rb+") as file:
+                os.fsync(file.fileno())
+        for name in files:
+            os.replace(passing[name], folder / name)
+    except (OSError, SafetensorError) as error:
+        reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
+        raise SebraError(f"{folder / WEIGHTS}: cannot be written ({reason})") from error
+    finally:
+        for temporary in passing.values():
+            temporary.unlink(missing_ok=True)
 
 
 def _read_tokeniser(where: Path, spec: NetworkSpec, found: Any) -> Tokeniser | None:

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d, validate_data
@@ -42,6 +43,8 @@ class SebraRanker(BaseEstimator):  # type: ignore[misc]
     After `fit(X, y)`, one entry per sample: `spuriosity_` (1 = most spurious of its class, falling
     to 0), `rank_` (0 = most spurious of its class, no ties), `bucket_` (the round in which it was
     learned). Also `classes_`, `n_features_in_`, `n_rounds_` and `notes_` (what the run had to say).
+    A ranking that collapsed into one bucket comes with a `ConvergenceWarning` that says what to
+    change.
 
     >>> SebraRanker(p_critical=0.7).fit(X, y).spuriosity_  # doctest: +SKIP
     """
@@ -102,6 +105,10 @@ class SebraRanker(BaseEstimator):  # type: ignore[misc]
         self.spuriosity_: Array = spuriosity_of(self.rank_, labels)
         self.n_rounds_ = int(result.details["rounds"])
         self.notes_ = list(session.notes)
+        if result.collapsed:
+            advice = result.collapsed.replace("--set ", "")
+            warnings.warn(advice, ConvergenceWarning, stacklevel=2)
+            self.notes_.append(advice)
         return self
 
     def _config(self) -> SebraConfig:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from sebra.errors import UsageError
+from sebra.errors import CollapsedError, UsageError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,6 +29,7 @@ class RankResult:
 
     bucket: smaller = learned earlier = more spurious. score: orders samples inside a bucket,
     larger = more spurious. stages: alignment with each discovered bias, higher = follows it.
+    collapsed: why the order says nothing and what to change; empty for a ranking to go on with.
     """
 
     bucket: Array
@@ -36,6 +37,7 @@ class RankResult:
     stages: Mapping[str, Array] = field(default_factory=dict)
     noise: Array | None = None
     details: Mapping[str, Any] = field(default_factory=dict)
+    collapsed: str = ""
 
 
 class Monitor(Protocol):
@@ -110,8 +112,11 @@ class Ranking:
     def from_result(
         cls, result: RankResult, ids: Array, labels: Array, classes: tuple[str, ...]
     ) -> Ranking:
+        """The table of a result; one that collapsed is refused."""
         import pandas as pd
 
+        if result.collapsed:
+            raise CollapsedError(result.collapsed)
         rank = ranks_within_classes(result.bucket, result.score, labels)
         columns: dict[str, Any] = {
             "id": ids.astype(object),

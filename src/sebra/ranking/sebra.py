@@ -25,7 +25,9 @@ from sebra.ranking.formulas import is_learned, p_critical_of, upweight, weighted
 from sebra.ranking.pace import Pace, Snapshot
 from sebra.ranking.ranking import Monitor, RankResult
 
-_COLLAPSED_SHARE = 0.5
+_COLLAPSED_SHARE = 0.5  # learned; below it a note says that the ranking says little
+_FAIR_EPOCHS = 5  # from here on a single bucket is no matter of patience
+_SAME_U = 1e-3
 
 
 @dataclass(frozen=True)
@@ -104,7 +106,13 @@ class SebraRanker:
             "learned": float((run.bucket >= 0).float().mean()),
         }
         run.close()
-        if details["learned"] < _COLLAPSED_SHARE:
+        collapsed = self._collapsed(run, details["learned"])
+        spread = float(run.score.max() - run.score.min())
+        if collapsed and cfg.epochs < _FAIR_EPOCHS and spread > _SAME_U:
+            # A trial of a few epochs: nobody may be learned yet, and u still has an order to give.
+            session.note(f"a single bucket, ordered by u alone; {collapsed}")
+            collapsed = ""
+        elif details["learned"] < _COLLAPSED_SHARE and not collapsed:
             session.note(
                 f"only {details['learned']:.0%} of the samples were ever learned, the rest is one "
                 "bucket: this ranking says little; raise the rate (--set lr=…) or --set epochs=…"
@@ -116,7 +124,30 @@ class SebraRanker:
                 f"(shortest round {run.pace.shortest} of {run.pace.full} steps); "
                 "--set resolution=epoch keeps whole epochs"
             )
-        return RankResult(run.bucket.cpu().numpy(), run.score.cpu().numpy(), details=details)
+        return RankResult(
+            run.bucket.cpu().numpy(),
+            run.score.cpu().numpy(),
+            details=details,
+            collapsed=f"no ranking: {collapsed}" if collapsed else "",
+        )
+
+    def _collapsed(self, run: _Rounds, learned: float) -> str:
+        """What to say of a single bucket: none was learned, or all in the same round."""
+        if len(run.bucket) < 2 or bool((run.bucket != run.bucket[0]).any()):
+            return ""
+        cfg = self.config
+        if learned == 0:
+            return (
+                f"in {run.pace.epochs_spent:.0f} epochs not one of the "
+                f"{len(run.bucket)} samples reached p_critical = {cfg.p_critical:g}; raise the "
+                f"rate (--set lr=…, it is {cfg.lr:g}) or --set epochs=…, or lower "
+                "--set p_critical=…"
+            )
+        finer = "--set resolution=auto, or " if cfg.resolution == "epoch" and cfg.use_v else ""
+        return (
+            f"all {len(run.bucket)} samples were learned in the same round; take "
+            f"{finer}a lower rate (--set lr=…, it is {cfg.lr:g}), or raise --set p_critical=…"
+        )
 
 
 def batch_for(samples: int) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,16 +18,17 @@ class Meter:
     """Measures a run: `with meter.phase("decode"): …`; memory is sampled in the background.
 
     `peak_memory_mib` is anonymous memory: what the process itself holds, without the pages of
-    mapped files, which the system may drop at any time.
+    mapped files, which the system may drop at any time. The sampling ends with `result`, or with
+    the meter itself: a run that failed leaves no thread behind.
     """
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
         self._start = time.perf_counter()
-        self._peak_mib = 0.0
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._peak = _Peak()
+        self._thread = threading.Thread(target=self._peak.watch, daemon=True)
         self._thread.start()
+        weakref.finalize(self, self._peak.stop.set)
 
     @contextlib.contextmanager
     def phase(self, name: str) -> Iterator[None]:
@@ -38,20 +40,31 @@ class Meter:
 
     def result(self) -> dict[str, Any]:
         """The figures for `metrics.json`; stops the sampling."""
-        self._stop.set()
+        self._peak.stop.set()
         self._thread.join()
-        self._peak_mib = max(self._peak_mib, _anonymous_mib())
+        self._peak.look()
         total = time.perf_counter() - self._start
         rounded = {k: round(v, 3) for k, v in {**self.seconds, "total": total}.items()}
-        out: dict[str, Any] = {"seconds": rounded, "peak_memory_mib": round(self._peak_mib, 1)}
+        out: dict[str, Any] = {"seconds": rounded, "peak_memory_mib": round(self._peak.mib, 1)}
         gpu = _gpu_mib()
         if gpu is not None:
             out["peak_gpu_memory_mib"] = gpu
         return out
 
-    def _watch(self) -> None:
-        while not self._stop.wait(_PERIOD_SECONDS):
-            self._peak_mib = max(self._peak_mib, _anonymous_mib())
+
+class _Peak:
+    """What the thread holds; it must not hold the meter, or that would never go."""
+
+    def __init__(self) -> None:
+        self.mib = 0.0
+        self.stop = threading.Event()
+
+    def look(self) -> None:
+        self.mib = max(self.mib, _anonymous_mib())
+
+    def watch(self) -> None:
+        while not self.stop.wait(_PERIOD_SECONDS):
+            self.look()
 
 
 def _anonymous_mib() -> float:

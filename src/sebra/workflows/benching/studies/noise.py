@@ -18,6 +18,7 @@ from sebra.debiasing.selection import Selector
 from sebra.engine.session import Session
 from sebra.engine.step import label_probability
 from sebra.engine.task import Task
+from sebra.errors import CollapsedError
 from sebra.measuring.groups import score
 from sebra.measuring.seeds import mean_std
 from sebra.ranking.noise import estimate_noise
@@ -172,6 +173,8 @@ def _ranked(bench: Workbench, task: Task) -> RankResult:
     result: RankResult = ranker_class(spec.name)(bench.ranker_config(spec)).rank(
         task, Session(), Blind()
     )
+    if result.collapsed:
+        raise CollapsedError(result.collapsed)
     return result
 
 
