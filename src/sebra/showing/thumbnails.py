@@ -49,7 +49,7 @@ def pictures_of(samples: Samples, rows: IntArray, side: int) -> Thumbnail:
     def read(i: int) -> Image.Image | None:
         from PIL import Image, ImageOps
 
-        from sebra.samples.picture import to_rgb
+        from sebra.samples.picture import FORMATS, to_rgb
 
         row = int(rows[i])
         if row < 0:
@@ -57,7 +57,7 @@ def pictures_of(samples: Samples, rows: IntArray, side: int) -> Thumbnail:
         if isinstance(content, ImageArray):
             return Image.fromarray(content.pixels[content.rows[row]])
         if isinstance(content, ImageFiles):
-            with Image.open(content.paths[row]) as image:
+            with Image.open(content.paths[row], formats=FORMATS) as image:
                 image.draft(None, (side, side))
                 return to_rgb(ImageOps.exif_transpose(image), image.format)
         return None
