@@ -25,6 +25,7 @@ from sebra.ranking.formulas import weighted_loss
 _MOST_TO_FIT = 60_000  # samples a head is fitted to; it judges all the others
 _BLOCK = 8192
 _STEPS = 40
+_PART = 50  # steps of a network between two looks at the clock and the checkpoint
 
 
 class Judge(Protocol):
@@ -83,7 +84,7 @@ class HeadJudge:
 
 
 class NetworkJudge:
-    """Fresh networks, one per fold, each trained for a few passes on weighted draws.
+    """Fresh networks, one per fold, each trained for a few steps on weighted draws.
 
     They train with the `u` weighting of the ranking objective, which holds on to the easiest cue.
     Telling apart takes heads over what these networks have come to see: a few rare samples are
@@ -134,8 +135,9 @@ class NetworkJudge:
         generator = task.generator(101 + k)
         draw = _draws(weights[rows], rows, min(cfg.batch or 128, len(rows)), generator)
         state = {"network": network, "optimizer": optimizer, "generator": generator}
-        for _ in self.session.phase(f"fold {k + 1}", cfg.passes, state):
-            train_epoch(step, draw(), generator)
+        parts = -(-cfg.steps // _PART)
+        for part in self.session.phase(f"fold {k + 1}", parts, state):
+            train_epoch(step, draw(min(_PART, cfg.steps - part * _PART)), generator)
         return network
 
 
@@ -171,12 +173,11 @@ def _fit(x: Tensor, y: Tensor, weights: Tensor, classes: int, penalty: float) ->
 
 def _draws(
     weights: Tensor, rows: Tensor, batch: int, generator: torch.Generator
-) -> Callable[[], Tensor]:
-    """Draws from `rows` in proportion to their weights, as many as there are rows."""
+) -> Callable[[int], Tensor]:
+    """Draws batches from `rows` in proportion to their weights."""
     cumulative = weights.double().cumsum(0)
-    steps = max(1, -(-len(rows) // batch))
 
-    def draw() -> Tensor:
+    def draw(steps: int) -> Tensor:
         at = torch.rand(steps * batch, generator=generator, dtype=torch.float64) * cumulative[-1]
         picked = torch.searchsorted(cumulative, at, right=True).clamp(max=len(rows) - 1)
         return rows[picked].view(steps, batch)

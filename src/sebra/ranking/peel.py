@@ -33,6 +33,7 @@ from sebra.ranking.noise import estimate_noise
 from sebra.ranking.ranking import Monitor, RankResult
 
 Floats = npt.NDArray[np.float64]
+_EASY_SHARE = 0.3  # of the first model's margin in a stage's column: it steadies the order
 
 
 @dataclass(frozen=True)
@@ -42,22 +43,22 @@ class PeelConfig:
     stages: the most that are looked for. evidence: what a stage must reach to stand. least: the
     fewest suspects of a class that are worth a stage. folds: how many parts the samples are cut
     into for held-out predictions. parts: ranks inside a pattern of shortcuts are cut into at most
-    this many buckets. trust_labels: take every label as right; otherwise likely mislabelled samples
-    (`noise`) do not take part in finding shortcuts and are judged by the class they look like.
-    penalty, penalty_contrast: on the weights of heads, of the first and of the second model.
-    passes and the fields after it: training of networks over images; beta is that of the u
-    weighting.
+    this many buckets. least_noise: from this share of likely mislabelled samples (`noise`) on, they
+    do not take part in finding shortcuts and are judged by the class they look like; below it they
+    are taken for hard but right. penalty, penalty_contrast: on the weights of heads, of the first
+    and of the second model. steps and the fields after it: training of networks over images; beta
+    is that of the u weighting.
     """
 
     stages: int = 4
-    evidence: float = 0.65
+    evidence: float = 2 / 3
     least: int = 8
     folds: int = 5
     parts: int = 10
-    trust_labels: bool = False
+    least_noise: float = 0.02
     penalty: float = 3e-3
     penalty_contrast: float = 1e-3
-    passes: int = 3
+    steps: int = 210
     beta: float = 1.25
     optimizer: str = "sgd"
     lr: float = 1e-3
@@ -76,7 +77,8 @@ class PeelConfig:
             "parts": self.parts >= 1,
             "penalty": self.penalty > 0,
             "penalty_contrast": self.penalty_contrast > 0,
-            "passes": self.passes >= 1,
+            "least_noise": 0 <= self.least_noise <= 1,
+            "steps": self.steps >= 1,
             "beta": self.beta > 0,
             "optimizer": self.optimizer in ("sgd", "adam", "adamw"),
             "lr": self.lr > 0,
@@ -139,10 +141,10 @@ class PeelRanker:
 
     def _labels(self, task: Task, given: npt.NDArray[np.int64]) -> tuple[Floats, Any]:
         """How likely each label is wrong, and the labels to judge samples by."""
-        if self.config.trust_labels:
+        if self.config.least_noise >= 1:
             return np.zeros(len(given)), given
         estimate = estimate_noise(task)
-        wrong = estimate.flagged
+        wrong = estimate.flagged & (estimate.flagged.mean() >= self.config.least_noise)
         return np.where(wrong, estimate.noise, 0.0), np.where(wrong, estimate.suggested, given)
 
     def _stage(
@@ -170,18 +172,19 @@ class PeelRanker:
                 second = judge.tell_apart(seems, torch.from_numpy(apart))
             return {
                 "easy": easy,
-                "margin": margins(second, y),
+                "told": margins(second, y),
                 "agrees": (second.argmax(1) == seems).double(),
                 "apart": torch.from_numpy(apart),
             }
 
         fit = {k: v.double().numpy() for k, v in session.once(f"stage_{number}", compute).items()}
+        told, easy = fit["told"], fit["easy"]
         return Stage(
-            margin=fit["margin"],
-            easy=fit["easy"],
-            accuracy=_mean(fit["easy"] > 0, weights),
+            margin=told + _EASY_SHARE * easy * told.std() / max(float(easy.std()), 1e-12),
+            easy=easy,
+            accuracy=_mean(easy > 0, weights),
             consistency=_mean(fit["agrees"], fit["apart"]),
-            strength=_mean(fit["margin"] > 0, weights),
+            strength=_mean(told > 0, weights),
         )
 
     def _stands(self, stage: Stage, labels: npt.NDArray[np.int64]) -> bool:

@@ -30,7 +30,7 @@ from sebra.samples.validate import require_trainable
 MODES = ("auto", "features", "finetune")
 DEFAULT_BACKBONE = "resnet18"
 Readable = FeatureArray | ImageArray | TokenArray
-TINY_PIXELS = 64  # images up to this side go to the small network from scratch
+TINY_PIXELS = 64  # up to this side: the small network from scratch, or fixed random features
 
 
 @dataclass(frozen=True)
@@ -278,8 +278,10 @@ def _network_choice(
 ) -> tuple[str, Weights | None, str]:
     backbone = source.backbone
     if backbone is None:
-        tiny = size <= TINY_PIXELS and source.weights in (None, "none")
-        backbone = SMALL if tiny and source.mode != "features" else DEFAULT_BACKBONE
+        backbone = DEFAULT_BACKBONE
+        if size <= TINY_PIXELS and source.weights in (None, "none"):
+            frozen = source.mode == "features" or (source.mode == "auto" and device.type == "cpu")
+            backbone = RANDOM if frozen else SMALL
     networks.check_backbone(backbone)
     weights = _weights(source.weights, backbone)
     if backbone == RANDOM:
