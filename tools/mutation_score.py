@@ -20,7 +20,9 @@ def main() -> int:
     least = float(sys.argv[2]) if len(sys.argv) > 2 else LEAST
     noticed, total = stats["killed"] + stats["timeout"], stats["total"]
     share = 100 * noticed / total if total else 0.0
-    sys.stdout.write(f"{noticed} of {total} changes noticed: {share:.1f} % (at least {least:g} %)\n")
+    sys.stdout.write(
+        f"{noticed} of {total} changes noticed: {share:.1f} % (at least {least:g} %)\n"
+    )
     return 0 if share >= least else 1
 
 

@@ -41,12 +41,13 @@ def test_a_pickle_in_the_place_of_a_checkpoint_is_not_opened(tmp_path):
     assert not (tmp_path / "owned").exists()
 
 
-def test_a_torch_file_in_the_place_of_weights_is_not_opened(tmp_path):
+@pytest.mark.parametrize("name", ["w.safetensors", "w.pt"])
+def test_a_torch_file_in_the_place_of_weights_is_not_opened(tmp_path, name):
     from sebra.engine.networks import read_weights
 
-    torch.save({"a": Bomb(tmp_path / "owned")}, tmp_path / "w.safetensors")
+    torch.save({"a": Bomb(tmp_path / "owned")}, tmp_path / name)
     with pytest.raises(UsageError, match="not a safetensors file"):
-        read_weights(str(tmp_path / "w.safetensors"))
+        read_weights(str(tmp_path / name))
     assert not (tmp_path / "owned").exists()
 
 

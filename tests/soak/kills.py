@@ -27,8 +27,8 @@ NOT_KILLED = {"neurons"}  # it needs marks of a person, and has no epochs
 VOLATILE = {"seconds", "peak_memory_mib", "run", "notes", "date"}
 
 
-def commands() -> list[tuple[str, ...]]:
-    """Every ranker, every debiasing method, and a benchmark."""
+def commands(names: Sequence[str] = ()) -> list[tuple[str, ...]]:
+    """Every ranker, every debiasing method, and a benchmark; or those of some names."""
     from sebra.debiasing.registry import METHODS
     from sebra.ranking.registry import RANKERS
 
@@ -37,7 +37,8 @@ def commands() -> list[tuple[str, ...]]:
         ("debias", DATA, "--method", m, "--set", "epochs=40", *OWN.get(m, ())) for m in METHODS
     ]
     bench = [("bench", DATA, "--methods", "erm,lff", "--rank-methods", "sebra", "--seeds", "2")]
-    return [(*c, *SHARED) for c in (*ranks, *models, *bench)]
+    every = [(*c, *SHARED) for c in (*ranks, *models, *bench)]
+    return [c for c in every if not names or c[3] in names]
 
 
 def fork(arguments: Sequence[str]) -> int:
@@ -102,6 +103,7 @@ def main() -> int:
     options = argparse.ArgumentParser()
     options.add_argument("--kills", type=int, default=50)
     options.add_argument("--seed", type=int, default=0)
+    options.add_argument("--names", default="", help="only these methods, with commas")
     asked = options.parse_args()
     root = Path(tempfile.mkdtemp(prefix="soak-"))
     os.environ |= {
@@ -119,13 +121,13 @@ def main() -> int:
     torch.set_num_threads(1)
     rng = random.Random(asked.seed)
     try:
-        return _kill_all(root, asked.kills, rng)
+        todo = commands(asked.names.split(",") if asked.names else ())
+        return _kill_all(root, todo, asked.kills, rng)
     finally:
         shutil.rmtree(root, ignore_errors=True)
 
 
-def _kill_all(root: Path, kills: int, rng: random.Random) -> int:
-    todo = commands()
+def _kill_all(root: Path, todo: list[tuple[str, ...]], kills: int, rng: random.Random) -> int:
     finish([*todo[0], "--out", str(root / "warm")])  # fills the cache
     rng.shuffle(todo)
     known: dict[tuple[str, ...], tuple[dict[str, bytes], float]] = {}

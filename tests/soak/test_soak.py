@@ -10,7 +10,8 @@ import pytest
 
 
 @pytest.mark.parametrize(
-    "arguments", [("soak.kills", "--kills", "4"), ("soak.growth", "--runs", "12")]
+    "arguments",
+    [("soak.kills", "--kills", "1", "--names", "lff"), ("soak.growth", "--runs", "6")],
 )
 def test_soak(arguments, repo_root):
     paths = os.pathsep.join(str(repo_root / name) for name in ("src", "tests"))

@@ -27,7 +27,7 @@ from sebra.ranking.ranking import Monitor, RankResult
 
 _COLLAPSED_SHARE = 0.5  # learned; below it a note says that the ranking says little
 _FAIR_EPOCHS = 5  # from here on a single bucket is no matter of patience
-_SAME_U = 1e-3
+_SAME_U = 1e-6
 
 
 @dataclass(frozen=True)
