@@ -1,4 +1,4 @@
-"""`sebra bench`, `sebra bench study` and `sebra bench speed`."""
+"""`sebra bench` and its subcommands `study`, `speed` and `results`."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 RUN = "run"
 RESULTS = ("rows", "rankings", "curves")  # folders of rows in a run folder
+STUDY_NAMES = "ablation, beta, cost, discovery, dynamics, noise, qualitative, symmetry"
 EXAMPLE = "Example: sebra bench demo --seeds 4; studies: sebra bench study NAME DATA"
 
 
@@ -158,9 +159,7 @@ def bench(
 def study(
     name: Annotated[
         str,
-        typer.Argument(
-            metavar="NAME", help="ablation, beta, cost, discovery or noise.", show_default=False
-        ),
+        typer.Argument(metavar="NAME", help=f"One of {STUDY_NAMES}.", show_default=False),
     ],
     data: o.Data,
     seeds: Seeds = 4,
@@ -253,6 +252,41 @@ def speed(
     require_one("sebra bench speed")
     folder = RunFolder.create(out, "speed")
     _show(run_speed(source, options, folder, Bars()), str(folder.path), as_json)
+
+
+@bench_app.command(
+    "results",
+    epilog="Example: sebra bench results benchmarks/results --page docs/results.md",
+)
+def results(
+    folder: Annotated[
+        str,
+        typer.Argument(
+            metavar="FOLDER",
+            help="A folder with rows of earlier benchmarks, at any depth.",
+            show_default=False,
+        ),
+    ],
+    page: Annotated[
+        str, typer.Option("--page", metavar="FILE", help="The page to write.")
+    ] = "results.md",
+    as_json: o.Json = False,
+) -> None:
+    """Write one page of all rows under FOLDER: the paper's Tables 1 to 6, then every data set."""
+    from pathlib import Path
+
+    from sebra.runs.folder import RunFolder
+    from sebra.workflows.benching.page import results_page
+
+    command = f"sebra bench results {folder} --page {page}"
+    text, rows = results_page(Path(folder), command)
+    target = Path(page)
+    if target.is_dir():
+        raise UsageError(f"--page: {page} is a folder; name a file")
+    RunFolder(target.parent).write_text(target.name, text)
+    emit({"rows": rows, "page": page}, as_json)
+    if not as_json:
+        line(f"{rows} rows: {page}")
 
 
 def _numbers(option: str, text: str) -> tuple[int, ...]:

@@ -12,19 +12,13 @@ from sebra.engine.session import ProgressSink
 from sebra.errors import UsageError
 from sebra.measuring import tables as text_tables
 from sebra.runs.folder import RunFolder
-from sebra.workflows.benching.paper import Paper
+from sebra.workflows.benching.paper_tables import by_layout, paper_tables
 from sebra.workflows.benching.plan import BenchOptions, data_name, slug_of
-from sebra.workflows.benching.runs import (
-    Results,
-    check_rows,
-    check_settings,
-    plan_runs,
-    pooled,
-    run_plan,
-)
+from sebra.workflows.benching.results import Results, pooled, result_tables
+from sebra.workflows.benching.runs import check_rows, check_settings, plan_runs, run_plan
 from sebra.workflows.benching.studies import study_function
 from sebra.workflows.benching.summary import metrics_of
-from sebra.workflows.benching.tables import Table, baseline_table, methods_table, rankings_table
+from sebra.workflows.benching.tables import Table
 from sebra.workflows.benching.together import Failed, run_together
 from sebra.workflows.benching.workbench import Workbench
 from sebra.workflows.prepare import Source
@@ -69,7 +63,10 @@ def bench(
         found.append(run_plan(b, plan, without))
         measured.append(b.meter.result())
     results = [*found, *pooled([source.data for source in sources], found)]
-    run = BenchRun(_metrics(results, options, measured), _tables(results))
+    run = BenchRun(
+        _metrics(results, options, measured),
+        [*result_tables(results), *paper_tables(by_layout(results))],
+    )
     write_tables(folder, run.tables)
     run.metrics["run"] = str(folder.path)
     folder.write_metrics(run.metrics)
@@ -100,32 +97,6 @@ def study(
     metrics["run"] = str(folder.path)
     folder.write_metrics(metrics)
     return BenchRun(metrics, found.tables, found.figures)
-
-
-def _tables(results: Sequence[Results]) -> list[Table]:
-    out = []
-    for r in results:
-        paper = Paper(r.layout)
-        table = methods_table(r.data, r.models, paper)
-        table.remarks += _conditions([row for e in r.models for row in e.rows])
-        out.append(table)
-        out.append(baseline_table(f"{r.data}: against ERM", r.models))
-        out.append(rankings_table(f"{r.data}: rankings", r.rankings, paper))
-    return [table for table in out if table.shown]
-
-
-def _conditions(rows: Sequence[dict[str, Any]]) -> list[str]:
-    """One line per way in which rows were measured."""
-    return list(dict.fromkeys(_condition(row) for row in rows))
-
-
-def _condition(row: dict[str, Any]) -> str:
-    network, hardware = row["network"], row["hardware"]
-    size = f" at {network['image_size']} px" if "image_size" in network else ""
-    machine = hardware.get("gpu") or f"{hardware['cpu']}, {hardware['threads']} threads"
-    commit = f", commit {row['commit']}" if "commit" in row else ""
-    mode = f"{network['mode']} mode, {network['backbone']}{size}, preset {row['preset']}"
-    return f"measured in {mode}, on {machine}{commit}"
 
 
 def _metrics(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from sebra.debiasing.registry import method_class
@@ -14,25 +14,15 @@ from sebra.workflows.benching.plan import (
     OWN_RANKER,
     BenchOptions,
     Spec,
-    data_name,
     layout_of,
     with_shared,
 )
+from sebra.workflows.benching.results import Results
 from sebra.workflows.benching.rows import Row
 from sebra.workflows.benching.summary import Entry
 from sebra.workflows.benching.workbench import Workbench, model_label
 
 _USES_GROUPS = frozenset({"groups", "heldout_groups"})
-
-
-@dataclass
-class Results:
-    """The runs on one data set (or on several variants of it)."""
-
-    data: str
-    layout: str | None
-    models: list[Entry]
-    rankings: list[Entry]
 
 
 @dataclass(frozen=True)
@@ -162,29 +152,3 @@ def _run_into(entry: Entry, bench: Workbench, job: Job, failed: Mapping[Job, Seb
         why = re.sub(r"^--method \w+: ", "", str(error))
         entry.reason = f"seed {job.seed}: {why}" if entry.rows else why
         bench.progress.message(f"{entry.label} left out: {entry.reason}")
-
-
-def pooled(data: Sequence[str], found: Sequence[Results]) -> list[Results]:
-    """Variants of one data set (`celeba:PATH?split=0`, `…?split=1`) taken together."""
-    kinds: dict[str, list[Results]] = {}
-    for name, results in zip(data, found, strict=True):
-        kinds.setdefault(name.partition("?")[0], []).append(results)
-    return [
-        Results(
-            f"{data_name(base)}, {len(members)} variants together",
-            members[0].layout,
-            _joined([m.models for m in members]),
-            _joined([m.rankings for m in members]),
-        )
-        for base, members in kinds.items()
-        if len(members) > 1
-    ]
-
-
-def _joined(lists: Sequence[Sequence[Entry]]) -> list[Entry]:
-    out: dict[str, Entry] = {}
-    for entry in (e for entries in lists for e in entries):
-        joined = out.setdefault(entry.label, Entry(entry.label, entry.uses_groups))
-        joined.rows += entry.rows
-        joined.reason = joined.reason or entry.reason
-    return list(out.values())
