@@ -24,7 +24,6 @@ from sebra.workflows.benching.plan import (
     preset_for,
     with_shared,
 )
-from sebra.workflows.benching.studies import STUDIES
 from sebra.workflows.benching.summary import Entry, over_baseline
 from sebra.workflows.benching.tables import cell, methods_table
 from sebra.workflows.prepare import Source
@@ -335,26 +334,6 @@ class Test_the_papers_figures:
 
 
 class Test_studies:
-    @pytest.mark.parametrize("name", STUDIES)
-    def test_every_study_leaves_a_table_and_a_readable_figure(
-        self, name, features, tmp_path, monkeypatch
-    ):
-        from PIL import Image
-
-        from sebra.workflows.benching.studies import beta
-
-        monkeypatch.setattr(beta, "BETAS", (0.8, 1.25))
-        overrides = ("epochs=2", "rank.epochs=2") if name == "cost" else ("rank.epochs=2",)
-        chosen = BenchOptions((), 1, None, overrides)
-        run = study(name, features, chosen, folder(tmp_path))
-        assert {p.suffix for p in run.figures} == {".png", ".svg"}
-        grey = np.asarray(Image.open(run.figures[0]).convert("L"))
-        assert grey.min() < 60  # something is drawn, and it is dark enough in grey
-        assert len(run.tables[0].shown) >= 2
-        before = times(tmp_path / "run")
-        study(name, features, chosen, folder(tmp_path))
-        assert times(tmp_path / "run") == before
-
     def test_the_ablation_compares_with_the_paper_and_marks_what_is_unverified(self, tmp_path):
         data = f"urbancars:{miniatures.urbancars(tmp_path / 'cars')}"
         source = Source(data, device="cpu", backbone="small")
