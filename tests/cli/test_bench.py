@@ -24,9 +24,14 @@ def arguments(data, *more):
     return "bench", data, *quick, *more
 
 
-def test_killed_at_any_moment_it_goes_on_and_repeats_nothing(call_cli, data, tmp_path, repo_root):
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_killed_at_any_moment_it_goes_on_and_repeats_nothing(
+    call_cli, data, tmp_path, repo_root, jobs
+):
     run = tmp_path / "run"
-    asked = arguments(data, "--methods", "erm,lff,sebra", "--seeds", 3, "--out", run)
+    asked = arguments(
+        data, "--methods", "erm,lff,sebra", "--seeds", 3, "--jobs", jobs, "--out", run
+    )
     environment = {**os.environ, "PYTHONPATH": str(repo_root / "src")}
     process = subprocess.Popen(
         [sys.executable, "-m", "sebra", *map(str, asked)],
@@ -39,8 +44,13 @@ def test_killed_at_any_moment_it_goes_on_and_repeats_nothing(call_cli, data, tmp
         assert process.poll() is None, "ended before it could be killed"
         assert time.monotonic() < deadline
         time.sleep(0.01)
+    children = _children(process.pid)
     process.send_signal(signal.SIGKILL)
     process.wait()
+    for child in children:  # they end with the one that asked, and write nothing after it
+        while _is_running(child):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
     finished = {p.name: p.stat().st_mtime_ns for p in run.glob("rows/*.json")}
     assert finished
     assert len(finished) < 9
@@ -56,6 +66,54 @@ def test_killed_at_any_moment_it_goes_on_and_repeats_nothing(call_cli, data, tmp
     assert {name: m["seeds"] for name, m in methods.items()} == {
         name: [0, 1, 2] for name in ("erm", "lff", "sebra")
     }
+
+
+def _children(pid):
+    import psutil
+
+    return psutil.Process(pid).children(recursive=True)
+
+
+def _is_running(process):
+    import psutil
+
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def test_rows_kept_without_the_rest_of_their_run_can_be_gone_on_with(call_cli, data, tmp_path):
+    asked = arguments(data, "--methods", "erm", "--seeds", 1)
+    assert call_cli(*asked, "--out", "run").status == 0
+    kept = tmp_path / "kept"
+    (kept / "rows").mkdir(parents=True)
+    row = (tmp_path / "run" / "rows" / "erm-0.json").read_bytes()
+    (kept / "rows" / "erm-0.json").write_bytes(row)
+    (kept / "table.md").write_text("old", encoding="utf-8")
+    (kept / "notes.txt").write_text("a person's", encoding="utf-8")
+    done = call_cli(*asked, "--out", "kept", "--json")
+    assert done.status == 0, done.stderr
+    assert (kept / "rows" / "erm-0.json").read_bytes() == row
+    assert (kept / "notes.txt").read_text(encoding="utf-8") == "a person's"
+    assert "two.npz" in (kept / "table.md").read_text(encoding="utf-8")
+    strange = tmp_path / "strange"
+    strange.mkdir()
+    (strange / "notes.txt").write_text("a person's", encoding="utf-8")
+    refused = call_cli(*asked, "--out", "strange")
+    assert refused.status == 2
+    assert "holds other files" in refused.stderr
+
+
+def test_results_are_written_as_one_page(call_cli, data, tmp_path):
+    assert call_cli(*arguments(data, "--methods", "erm", "--seeds", 2, "--out", "run")).status == 0
+    done = call_cli("bench", "results", "run", "--page", "page.md", "--json")
+    assert done.status == 0, done.stderr
+    assert json.loads(done.stdout) == {"rows": 2, "page": "page.md"}
+    page = (tmp_path / "page.md").read_text(encoding="utf-8")
+    assert "`sebra bench results run --page page.md`" in page
+    assert "| erm | no | 2 |" in page
+    assert call_cli("bench", "results", "nowhere").status == 2
 
 
 def test_json_is_one_object_and_the_same_as_metrics_json(call_cli, data, tmp_path):
@@ -106,6 +164,7 @@ def test_the_word_study_runs_a_study(call_cli, data, tmp_path):
         (["--set", "rank.nothing=1"], "none of sebra has such a setting"),
         (["--rank-methods", "magic"], "no ranker 'magic'"),
         (["--seeds", "0"], "--seeds: must be at least 1"),
+        (["--jobs", "0"], "--jobs: must be at least 1"),
         (["--preset", "paper/nowhere"], "no preset 'paper/nowhere'"),
     ],
 )

@@ -105,6 +105,20 @@ class Test_sections:
             "dfr[on=ranking]": False,
         }
 
+    def test_groups_too_small_to_be_the_worst_are_named(self, tmp_path):
+        def evaluation(accuracy):
+            small = {"name": "a, b=c", "n_test": 6, "accuracy": accuracy, "small": True}
+            large = {"name": "a, b=d", "n_test": 60, "accuracy": 50.0, "small": False}
+            return {"worst_group": 50.0, "gaps": {}, "groups": [small, large]}
+
+        put(tmp_path, *(row("erm", s, evaluation=evaluation(20.0 + s)) for s in range(2)))
+        text, _ = results_page(tmp_path, "x")
+        assert (
+            "- too small to count as the worst group: a, b=c (6 test samples), accuracy 20.0 to "
+            "21.0 over all runs\n" in text
+        )
+        assert "a, b=d" not in text
+
 
 class Test_the_papers_tables:
     def test_only_data_sets_that_were_run_have_columns(self):

@@ -11,13 +11,14 @@ from sebra.cli import options as o
 from sebra.cli.output import Bars, emit, line, table
 from sebra.errors import UsageError
 from sebra.processes import require_one
+from sebra.workflows.benching.studies import STUDIES
 
 if TYPE_CHECKING:
     from sebra.workflows.bench import BenchRun
 
 RUN = "run"
 RESULTS = ("rows", "rankings", "curves")  # folders of rows in a run folder
-STUDY_NAMES = "ablation, beta, cost, discovery, dynamics, noise, qualitative, symmetry"
+STUDY_NAMES = ", ".join(sorted(STUDIES))
 EXAMPLE = "Example: sebra bench demo --seeds 4; studies: sebra bench study NAME DATA"
 
 

@@ -54,7 +54,8 @@ def result_tables(results: Sequence[Results]) -> list[Table]:
     for r in results:
         paper = Paper(r.layout)
         table = methods_table(r.data, r.models, paper)
-        table.remarks += _conditions([row for e in r.models for row in e.rows])
+        rows = [row for e in r.models for row in e.rows]
+        table.remarks += [*_small_groups(rows), *_conditions(rows)]
         out.append(table)
         out.append(baseline_table(f"{r.data}: against ERM", r.models))
         ranks = rankings_table(f"{r.data}: rankings", r.rankings, paper)
@@ -62,6 +63,21 @@ def result_tables(results: Sequence[Results]) -> list[Table]:
             ranks.remarks += _conditions([row for e in r.rankings for row in e.rows])
         out.append(ranks)
     return [table for table in out if table.shown]
+
+
+def _small_groups(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """Names the test groups that are too small to be the worst one, with their accuracy."""
+    accuracies: dict[tuple[str, int], list[float]] = {}
+    for row in rows:
+        for group in row["evaluation"].get("groups", ()):
+            if group["small"]:
+                at = (group["name"], group["n_test"])
+                accuracies.setdefault(at, []).append(group["accuracy"])
+    return [
+        f"too small to count as the worst group: {name} ({n} test samples), accuracy "
+        f"{min(found):.1f} to {max(found):.1f} over all runs"
+        for (name, n), found in accuracies.items()
+    ]
 
 
 def _conditions(rows: Sequence[dict[str, Any]]) -> list[str]:
