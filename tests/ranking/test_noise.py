@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import torch
 from sklearn.metrics import average_precision_score
-from ranking.toys import images, noisy
 
+from ranking.toys import images, noisy
 from sebra.ranking import noise
 from sebra.ranking.noise import estimate_noise, noise_of
 

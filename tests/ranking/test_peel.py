@@ -1,0 +1,99 @@
+"""Balanced peeling finds what was planted, in order, and nothing where nothing was."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+import torch
+
+from ranking.toys import task_of
+from sebra.engine.networks import RANDOM, NetworkSpec, build
+from sebra.engine.session import Session
+from sebra.errors import UsageError
+from sebra.ranking.peel import PeelConfig, PeelRanker
+from sebra.ranking.ranking import Blind, ranks_within_classes
+from sebra.samples.open import open_samples
+
+
+@cache
+def pictures(biases: int, seed: int = 0):
+    """Features, labels and which shortcuts are followed, of the built-in set's training split."""
+    samples = open_samples(f"demo?biases={biases}&seed={seed}", None)
+    part = samples.take(samples.rows("train"))
+    pixels = torch.from_numpy(part.content.pixels[part.content.rows]).permute(0, 3, 1, 2)
+    body = build(NetworkSpec(RANDOM, (3, *pixels.shape[2:]), 1), 0).eval()
+    with torch.no_grad():
+        x = torch.cat([body.embed(p) for p in torch.split(pixels, 250)]).numpy()
+    follows = np.array([a.codes == part.labels for a in part.attributes.values()])
+    return x, part.labels, follows
+
+
+def somers(column, aligned):
+    """2·AUC - 1 by brute force over all pairs."""
+    a, b = column[aligned], column[~aligned]
+    return float(np.sign(a[:, None] - b[None, :]).mean())
+
+
+def peel(x, y, **settings):
+    session = Session()
+    return PeelRanker(PeelConfig(**settings)).rank(task_of(x, y), session, Blind()), session
+
+
+def test_two_shortcuts_come_out_in_order_of_strength():
+    x, y, follows = pictures(2)
+    result, _ = peel(x, y)
+    assert list(result.stages) == ["stage_1", "stage_2"]
+    for k in range(2):
+        found = result.stages[f"stage_{k + 1}"]
+        assert somers(found, follows[k]) > 0.9
+        assert ((found > 0.5) == follows[k]).mean() > 0.95
+    rank = ranks_within_classes(result.bucket, result.score, y)
+    sides = ((True, True), (True, False), (False, True), (False, False))
+    means = [rank[(follows[0] == a) & (follows[1] == b)].mean() for a, b in sides]
+    assert means == sorted(means)
+
+
+def test_unbiased_pictures_have_no_stage_and_the_run_says_so():
+    x, y, _ = pictures(0)
+    result, session = peel(x, y)
+    assert not result.stages
+    assert any("no shortcut" in note for note in session.notes)
+    assert len(np.unique(result.bucket)) > 1  # from easy to hard, not one heap
+
+
+def test_wrong_labels_do_not_take_over():
+    x, y, follows = pictures(2)
+    wrong = np.random.default_rng(0).random(len(y)) < 0.15
+    result, session = peel(x, np.where(wrong, 1 - y, y))
+    kept = ~wrong
+    assert somers(result.stages["stage_1"][kept], follows[0][kept]) > 0.9
+    assert any("mislabelled" in note for note in session.notes)
+
+
+def test_a_rare_class_keeps_its_ranking():
+    x, y, follows = pictures(1)
+    rng = np.random.default_rng(0)
+    keep = (y == 0) | ~follows[0] | (rng.random(len(y)) < 0.15)
+    result, _ = peel(x[keep], y[keep])
+    for c in range(2):
+        here = y[keep] == c
+        assert somers(result.stages["stage_1"][here], follows[0][keep][here]) > 0.9
+
+
+def test_the_same_seed_gives_the_same_ranking():
+    x, y, _ = pictures(1)
+    first, second = peel(x[:400], y[:400])[0], peel(x[:400], y[:400])[0]
+    np.testing.assert_array_equal(first.bucket, second.bucket)
+    np.testing.assert_array_equal(first.score, second.score)
+
+
+def test_a_higher_demand_on_evidence_refuses_weaker_stages():
+    x, y, _ = pictures(2)
+    assert len(peel(x, y, evidence=0.951)[0].stages) <= 1
+
+
+def test_settings_out_of_range_are_refused():
+    with pytest.raises(UsageError, match="evidence"):
+        PeelConfig(evidence=0)
