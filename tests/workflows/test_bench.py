@@ -264,6 +264,20 @@ class Test_tables:
         assert joined["mean"] == pytest.approx(np.mean(worst))
         assert (tmp_path / "run" / "table.tex").read_text("utf-8").count(r"\begin{tabular}") == 2
 
+    def test_sets_beside_imagenet_give_gaps_beside_the_papers(self, tmp_path):
+        nine = miniatures.imagenet_9(tmp_path / "nine")
+        data = f"imagenet:{miniatures.imagenet(tmp_path / 'in')}?in9={nine}"
+        source = Source(data, device="cpu", backbone="small")
+        run = bench([source], options("erm", seeds=1), folder(tmp_path))
+        assert run.metrics["datasets"][0]["data"] == "imagenet?in9=nine"  # without its folder
+        row = json.loads((tmp_path / "run" / "rows" / "erm-0.json").read_text("utf-8"))
+        sets = {k: v["accuracy"] for k, v in row["evaluation"]["companions"].items()}
+        gap = sets["IN-9 mixed-rand"] - sets["IN-9 mixed-same"]
+        assert row["evaluation"]["gaps"] == {"IN-9": pytest.approx(gap)}
+        (table,) = [t for t in run.tables if t.title.startswith("Table 2, second part")]
+        shown = next(r for r in table.shown if r["method"] == "ERM")
+        assert shown["ImageNet-1K: IN-9 gap"] == f"{gap:.2f} (-5.53, {gap + 5.53:+.2f})"
+
     def test_several_data_sets_and_variants_of_one(self, tmp_path):
         data = f"celeba:{miniatures.celeba(tmp_path / 'celeba')}"
         sources = [Source(f"{data}?split={i}", device="cpu", backbone="small") for i in (0, 1)]

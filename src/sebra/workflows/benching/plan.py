@@ -135,4 +135,4 @@ def data_name(data: str) -> str:
     if layout is None:
         return re.split(r"[/\\]", data.rstrip("/\\"))[-1]
     _, mark, query = data.partition("?")
-    return f"{layout}{mark}{query}"
+    return f"{layout}{mark}{re.sub(r'=[^&]*/', '=', query)}"

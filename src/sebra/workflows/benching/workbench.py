@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sebra import __version__
+from sebra.debiasing.model import Model
 from sebra.debiasing.registry import method_class
 from sebra.engine.session import ProgressSink, Session, Silent
 from sebra.errors import Interrupted, UsageError
@@ -33,8 +34,9 @@ from sebra.workflows.benching.plan import (
     preset_for,
 )
 from sebra.workflows.benching.rows import Row, Rows
+from sebra.workflows.companions import measure_companions, wanted_companions
 from sebra.workflows.debias import DebiasOptions, debias_prepared
-from sebra.workflows.evaluate import subset_accuracy
+from sebra.workflows.evaluate import evaluate_model, subset_accuracy
 from sebra.workflows.prepare import Prepared, Source, prepare
 from sebra.workflows.rank import measure
 
@@ -64,6 +66,7 @@ class Workbench:
         self.preset = preset_for(source.data, options.preset)
         self.ranking_on = self._prepared_to_rank()
         self.name = data_name(source.data)
+        self._beside = wanted_companions(source.data)
         self._content = _fingerprint(self.prepared.samples)
         self.models = Rows(folder.path / ROWS)
         self.rankings = Rows(folder.path / RANKINGS)
@@ -104,6 +107,12 @@ class Workbench:
         """What a method cannot do without; it can depend on its settings."""
         found: frozenset[str] = method_class(spec.name)(self.method_config(spec)).needs
         return found
+
+    def _measure_beside(self, model: Model) -> dict[str, Any]:
+        """Gaps to the sets that DATA names beside its test split."""
+        assert self._beside is not None
+        split, clean = evaluate_model(model, self.samples, self.options.min_group)
+        return measure_companions(model, self.samples, split, clean, self._beside)
 
     # What a run is --------------------------------------------------------------------------
 
@@ -163,6 +172,9 @@ class Workbench:
         )
         with self.running(f"{spec.label} seed {seed}") as (session, meter):
             run = debias_prepared(prepared, options, session, meter, ranking)
+            if self._beside is not None:
+                with meter.phase("companions"):
+                    run.metrics["evaluation"] |= self._measure_beside(run.model)
         row = {
             "kind": "model",
             "method": spec.label,
