@@ -188,7 +188,7 @@ def _check_needs(method: Any, samples: Samples, options: DebiasOptions) -> None:
 def _rank_first(
     prepared: Prepared, options: DebiasOptions, session: Session, meter: Meter
 ) -> Ranking:
-    name = options.rank_method or getattr(method_class(options.method), "ranker", "sebra")
+    name = str(options.rank_method or getattr(method_class(options.method), "ranker", "sebra"))
     kind = ranker_class(name)
     config = build_config(kind.config_class, "rank", name, prepared.mode, options.preset)
     session.note(f"ranking first (method {name}); --ranking RUN uses an earlier one")
