@@ -163,6 +163,19 @@ def test_all_samples_learned_in_one_round_is_a_collapse_with_what_to_change():
         Ranking.from_result(result, np.arange(n), np.zeros(n, dtype=np.int64), ("a",))
 
 
+def test_a_trial_of_a_few_epochs_keeps_its_order_by_u_and_says_so():
+    task, _ = planted()
+    session = Session()
+    settings = {**FEATURES, "lr": 0.02, "epochs": 2, "resolution": "epoch"}
+    trial = ranked(task, session, **settings)
+    assert len(np.unique(trial.bucket)) == 1
+    assert len(np.unique(trial.score)) > len(trial.score) // 2
+    assert trial.collapsed == ""
+    assert "a single bucket, ordered by u alone" in session.notes[0]
+    still = ranked(task, **{**settings, "lr": 1e-9})
+    assert "no ranking" in still.collapsed
+
+
 @pytest.mark.parametrize("draws", ["full", "remaining"])
 @pytest.mark.parametrize("resolution", ["epoch", "auto"])
 def test_what_is_never_learned_forms_the_last_bucket_ordered_by_u(draws, resolution):

@@ -108,8 +108,9 @@ class SebraRanker:
         run.close()
         collapsed = self._collapsed(run, details["learned"])
         spread = float(run.score.max() - run.score.min())
-        if collapsed and cfg.epochs < _FAIR_EPOCHS and spread > _SAME_U:
-            # A trial of a few epochs: nobody may be learned yet, and u still has an order to give.
+        if collapsed and spread > _SAME_U and (cfg.epochs < _FAIR_EPOCHS or not cfg.use_v):
+            # In a trial of a few epochs nobody may be learned yet, and plain training has no pace
+            # that could mend it; u still has an order to give.
             session.note(f"a single bucket, ordered by u alone; {collapsed}")
             collapsed = ""
         elif details["learned"] < _COLLAPSED_SHARE and not collapsed:
