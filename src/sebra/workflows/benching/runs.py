@@ -89,9 +89,15 @@ def _methods(options: BenchOptions) -> tuple[Spec, ...]:
     return with_shared(options.methods, options.method_overrides, method_class)
 
 
+def own_ranker(method: Spec) -> str:
+    """The ranker that a method takes where none is asked for."""
+    return str(getattr(method_class(method.name), "ranker", OWN_RANKER))
+
+
 def _rankers(options: BenchOptions) -> tuple[Spec, ...]:
     """The rankers asked for, else those the methods take by themselves."""
-    specs = options.rankers or (Spec(OWN_RANKER, OWN_RANKER),)
+    own = dict.fromkeys([OWN_RANKER, *(own_ranker(m) for m in options.methods)])
+    specs = options.rankers or tuple(Spec(name, name) for name in own)
     return with_shared(specs, options.ranker_overrides, ranker_class)
 
 
@@ -105,7 +111,7 @@ def plan_runs(bench: Workbench) -> Plan:
         elif bench.options.rankers:
             models += [(spec, ranker) for ranker in rankers]
         else:
-            models.append((spec, next(r for r in rankers if r.name == OWN_RANKER)))
+            models.append((spec, next(r for r in rankers if r.name == own_ranker(spec))))
     used = [r for r in rankers if any(r == ranker for _, ranker in models)]
     return Plan(tuple(models), rankers if bench.options.rankers else tuple(used))
 
