@@ -16,6 +16,7 @@ the Somers' D to be expected.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -42,7 +43,7 @@ FEWEST_ROWS = 40
 _EASY_WIDTH = 512  # up to this width of the features MOST_ROWS cost a few seconds
 _FOLDS = 3
 _STIFF, _SUPPLE = 1e-2, 3e-3  # penalties of the heads: only the easiest cue, and more than that
-_EVIDENCE = 0.62  # what a shortcut must reach to be heard
+_DOUBTFUL, _CERTAIN = 0.55, 0.65  # evidence below and above which a shortcut surely is none or one
 _MOST_SHORTCUTS = 4
 _LEAST = 8  # samples of a class that must break a shortcut
 _CLASS_LEAST = 30  # samples of a class, fewer of which do not show whether ranks can be predicted
@@ -101,16 +102,15 @@ class Heads:
 class Witness:
     """What the data says by itself, about the samples `rows` of a task.
 
-    pattern: which shortcuts each breaks, as a number that rises with the strongest broken one.
-    shortcuts: how many were found. evidence: of the strongest, 0 to 1.
+    follows: per shortcut, strongest first, who follows it. chance: how likely each of them is one,
+    given the ones before it.
     """
 
     rows: Ints
     labels: Ints
     heads: Heads
-    pattern: Ints
-    shortcuts: int
-    evidence: float
+    follows: tuple[Flags, ...]
+    chance: tuple[float, ...]
 
 
 def witness_of(task: Task) -> Witness | None:
@@ -123,8 +123,8 @@ def witness_of(task: Task) -> Witness | None:
     x, rows = _features(task, seed)
     labels = everyone[rows]
     heads = Heads(x, labels, seed)
-    pattern, shortcuts, evidence = _shortcuts(heads, labels, task.classes)
-    return Witness(rows, labels, heads, pattern, shortcuts, evidence)
+    found = _shortcuts(heads, labels, task.classes)
+    return Witness(rows, labels, heads, tuple(f for f, _ in found), tuple(c for _, c in found))
 
 
 def _features(task: Task, seed: int) -> tuple[Tensor, Ints]:
@@ -143,14 +143,15 @@ def _features(task: Task, seed: int) -> tuple[Tensor, Ints]:
     return torch.cat([task.batch(part).float() for part in torch.split(where, _BLOCK)]), rows
 
 
-def _shortcuts(heads: Heads, labels: Ints, classes: int) -> tuple[Ints, int, float]:
-    """Peels shortcuts as the ranker `peel` does, with heads that have a closed form."""
+def _shortcuts(heads: Heads, labels: Ints, classes: int) -> list[tuple[Flags, float]]:
+    """Peels shortcuts as the ranker `peel` does, with heads that have a closed form.
+
+    Where the ranker must decide, here a doubtful shortcut counts in part.
+    """
     sure = np.ones(len(labels))
-    found: list[Flags] = []
-    pattern = np.zeros(len(labels), dtype=np.int64)
-    strongest = 0.0
+    found: list[tuple[Flags, float]] = []
     while len(found) < _MOST_SHORTCUTS:
-        before = np.array(found, dtype=bool).reshape(-1, len(labels)).T
+        before = np.array([f for f, _ in found], dtype=bool).reshape(-1, len(labels)).T
         weights = neutral_weights(before, labels, sure)
         logits = heads(_signs(labels, classes), weights, _STIFF)
         right = _margins(logits, labels) > 0
@@ -162,13 +163,12 @@ def _shortcuts(heads: Heads, labels: Ints, classes: int) -> tuple[Ints, int, flo
         follows = _margins(told, labels) > 0
         consistency = float(((told.argmax(1) == seems) * apart).sum() / apart.sum())
         evidence = consistency * float((follows * weights).sum() / weights.sum())
-        strongest = max(strongest, evidence)
+        chance = float(np.clip((evidence - _DOUBTFUL) / (_CERTAIN - _DOUBTFUL), 0, 1))
         broken = np.bincount(labels, ~follows, minlength=classes)
-        if evidence < _EVIDENCE or (broken >= _LEAST).sum() < 2:
+        if chance == 0 or (broken >= _LEAST).sum() < 2:
             break
-        found.append(follows)
-        pattern = 2 * pattern + ~follows
-    return pattern, len(found), strongest
+        found.append((follows, chance))
+    return found
 
 
 def figures_of(witness: Witness, rank: Ints) -> dict[str, float]:
@@ -178,8 +178,7 @@ def figures_of(witness: Witness, rank: Ints) -> dict[str, float]:
         "agreement": _agreement(witness, place),
         "visible": _visible(witness, place),
         "drop": _drop(witness, place),
-        "shortcuts": float(witness.shortcuts),
-        "evidence": witness.evidence,
+        "shortcuts": float(np.cumprod(witness.chance).sum()),
     }
 
 
@@ -198,19 +197,29 @@ def coefficients() -> dict[str, Any]:
     return found
 
 
-def combined(figures: dict[str, float], model: dict[str, Any] | None = None) -> float:
-    """One number from the figures: rising with each of them, 0 to 1."""
-    chosen = model or coefficients()
-    total = chosen["intercept"] + sum(w * figures[k] for k, w in chosen["weights"].items())
-    return float(1 / (1 + np.exp(-np.clip(total, -40, 40))))
+def combined(figures: Mapping[str, Any], model: Mapping[str, Any] | None = None) -> float:
+    """One number from the figures: rising with each of them, 0 to 1, 0 where all of them are."""
+    weights = (model or coefficients())["weights"]
+    return float(np.clip(sum(w * figures[k] for k, w in weights.items()), 0, 1))
 
 
 def _agreement(witness: Witness, place: Floats) -> float:
-    """Class-wise Somers' D of places given patterns: pairs of one pattern do not count."""
+    """Somers' D given the shortcuts, expected over how many there are; none of them gives 0."""
+    value, pattern, so_far = 0.0, np.zeros(len(place), dtype=np.int64), 1.0
+    chances = [*witness.chance, 0.0]
+    for k, follows in enumerate(witness.follows):
+        pattern = 2 * pattern + ~follows
+        so_far *= chances[k]
+        value += so_far * (1 - chances[k + 1]) * _somers_d(place, pattern, witness.labels)
+    return value
+
+
+def _somers_d(place: Floats, pattern: Ints, labels: Ints) -> float:
+    """Class-wise, of places without ties: pairs of one pattern do not count."""
     values = []
-    for c in np.unique(witness.labels):
-        here = witness.labels == c
-        groups = [place[here & (witness.pattern == p)] for p in np.unique(witness.pattern[here])]
+    for c in np.unique(labels):
+        here = labels == c
+        groups = [place[here & (pattern == p)] for p in np.unique(pattern[here])]
         surplus = pairs = 0
         for k, later in enumerate(groups):
             before = np.sort(np.concatenate([np.empty(0), *groups[:k]]))

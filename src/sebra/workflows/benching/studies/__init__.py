@@ -30,6 +30,10 @@ STUDIES: dict[str, tuple[str, str]] = {
         "sebra.workflows.benching.studies.noise",
         "how well wrong labels are found, and what removing them gives back",
     ),
+    "peel": (
+        "sebra.workflows.benching.studies.peel",
+        "alignment of peel's stages with each attribute, beside the faithful method's reversal",
+    ),
     "qualitative": (
         "sebra.workflows.benching.studies.qualitative",
         "pictures of both ends of the ranking, and of the neurons that count most",
@@ -37,6 +41,10 @@ STUDIES: dict[str, tuple[str, str]] = {
     "symmetry": (
         "sebra.workflows.benching.studies.symmetry",
         "training loss of samples with and without the shortcuts",
+    ),
+    "trust": (
+        "sebra.workflows.benching.studies.trust",
+        "trust without attributes beside the true Somers' D, over rankers and settings",
     ),
 }
 
