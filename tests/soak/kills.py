@@ -19,6 +19,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+STATE = "state.safetensors"
 DATA = "demo?n=200"
 SHARED = ("--device", "cpu", "--backbone", "random")
 COMPARED = ("ranking.parquet", "history.parquet", "model.safetensors")
@@ -34,7 +35,7 @@ def commands(names: Sequence[str] = ()) -> list[tuple[str, ...]]:
 
     ranks = [("rank", DATA, "--method", m) for m in RANKERS if m not in NOT_KILLED]
     models = [
-        ("debias", DATA, "--method", m, "--set", "epochs=40", *OWN.get(m, ())) for m in METHODS
+        ("debias", DATA, "--method", m, "--set", "epochs=20", *OWN.get(m, ())) for m in METHODS
     ]
     bench = [("bench", DATA, "--methods", "erm,lff", "--rank-methods", "sebra", "--seeds", "2")]
     every = [(*c, *SHARED) for c in (*ranks, *models, *bench)]
@@ -63,19 +64,37 @@ def fork(arguments: Sequence[str]) -> int:
         os._exit(status)
 
 
-def finish(arguments: Sequence[str]) -> float:
-    """Runs a command to its end; the seconds it took."""
+def under_way(out: Path) -> bool:
+    """Whether there is something to go on from: a checkpoint, or finished rows."""
+    return (out / "checkpoint" / STATE).exists() or any(out.glob("ran*/*.json"))
+
+
+def finish(arguments: Sequence[str], out: Path) -> tuple[float, float]:
+    """Runs a command to its end; the seconds it took, and those since its first checkpoint."""
     start = time.monotonic()
-    _, status = os.waitpid(fork(arguments), 0)
+    pid = fork([*arguments, "--out", str(out)])
+    first, status = 0.0, None
+    while status is None:
+        first = first or (time.monotonic() if under_way(out) else 0.0)
+        done, found = os.waitpid(pid, os.WNOHANG)
+        status = found if done else None
+        time.sleep(0.002)
     if status != 0:
         text = Path(os.environ["SOAK_LOG"]).read_text(encoding="utf-8", errors="replace")
         raise AssertionError(f"{' '.join(arguments)} failed:\n{text}")
-    return time.monotonic() - start
+    end = time.monotonic()
+    return end - start, end - first if first else 0.0
 
 
-def kill(arguments: Sequence[str], after: float) -> bool:
-    """Starts a command and kills it; False where it was done before."""
-    pid = fork(arguments)
+def kill(arguments: Sequence[str], out: Path, after: float, wait: bool) -> bool:
+    """Starts a command and kills it, with `wait` after its first checkpoint; False: it was done."""
+    pid = fork([*arguments, "--out", str(out)])
+    end = time.monotonic() + 600
+    while wait and not under_way(out) and time.monotonic() < end:
+        done, _ = os.waitpid(pid, os.WNOHANG)
+        if done:
+            return False
+        time.sleep(0.002)
     time.sleep(after)
     os.kill(pid, signal.SIGKILL)
     _, status = os.waitpid(pid, 0)
@@ -85,7 +104,7 @@ def kill(arguments: Sequence[str], after: float) -> bool:
 def again(command: Sequence[str], out: Path) -> list[str]:
     """How a user goes on: with --resume where there is a checkpoint."""
     resume = command[0] != "bench" and (out / "checkpoint").is_dir()
-    return [*command, "--out", str(out), *(["--resume"] if resume else [])]
+    return [*command, *(["--resume"] if resume else [])]
 
 
 def result(folder: Path) -> dict[str, bytes]:
@@ -97,6 +116,14 @@ def result(folder: Path) -> dict[str, bytes]:
         kept = {k: v for k, v in row.items() if k not in VOLATILE}
         found[file.name] = json.dumps(kept, sort_keys=True).encode()
     return found
+
+
+def result_of(command: Sequence[str], whole: Path) -> tuple[dict[str, bytes], float, float]:
+    """An uninterrupted run, its seconds and those since its first checkpoint."""
+    seconds, late = finish(command, whole)
+    found = result(whole)
+    assert found, command
+    return found, seconds, late
 
 
 def main() -> int:
@@ -127,10 +154,24 @@ def main() -> int:
         shutil.rmtree(root, ignore_errors=True)
 
 
+def _warm(arguments: list[str]) -> None:
+    """Runs a command here: it fills the cache and loads what every child would load again."""
+    import contextlib
+    import io
+
+    from sebra.cli.main import run
+
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+        status = run(arguments)
+    assert status == 0, said.getvalue()
+
+
 def _kill_all(root: Path, todo: list[tuple[str, ...]], kills: int, rng: random.Random) -> int:
-    finish([*todo[0], "--out", str(root / "warm")])  # fills the cache
+    for number, command in enumerate(todo[:1] + todo[-1:]):
+        _warm([*command, "--out", str(root / f"warm-{number}")])
     rng.shuffle(todo)
-    known: dict[tuple[str, ...], tuple[dict[str, bytes], float]] = {}
+    known: dict[tuple[str, ...], tuple[dict[str, bytes], float, float]] = {}
     done = resumed = wrong = 0
     for number in range(10 * kills):
         if done >= kills:
@@ -138,27 +179,27 @@ def _kill_all(root: Path, todo: list[tuple[str, ...]], kills: int, rng: random.R
         command = todo[number % len(todo)]
         if command not in known:
             whole = root / f"whole-{len(known)}"
-            seconds = finish([*command, "--out", str(whole)])
-            known[command] = result(whole), seconds
-            assert known[command][0], command
-        expected, seconds = known[command]
+            known[command] = result_of(command, whole)
+        expected, seconds, late = known[command]
         out = root / "run"
         shutil.rmtree(out, ignore_errors=True)
-        killed = kill([*command, "--out", str(out)], rng.uniform(0, seconds))
+        # Most moments are after the first checkpoint; reading the data takes the larger part.
+        wait = late > 0 and rng.random() < 0.8
+        killed = kill(command, out, rng.uniform(0, late if wait else seconds), wait)
         while killed and done < kills:
             done += 1
-            call = again(command, out)
-            resumed += "--resume" in call
-            killed = rng.random() < 0.4 and kill(call, rng.uniform(0, seconds))
+            resumed += under_way(out)
+            more = rng.random() < 0.4
+            killed = more and kill(again(command, out), out, rng.uniform(0, seconds), False)
         if not (out / "metrics.json").is_file() or (out / "checkpoint").is_dir():
-            finish(again(command, out))
+            finish(again(command, out), out)
         found = result(out)
         other = sorted(n for n in {*found, *expected} if found.get(n) != expected.get(n))
         left = [p.name for p in out.rglob("*.tmp")]
         wrong += bool(other or left)
         verdict = f"DIFFERENT {other} {left}" if other or left else "same"
         sys.stderr.write(f"{done:3d} kills  {' '.join(command[:4])}: {verdict}\n")
-    sys.stderr.write(f"{done} kills, {resumed} resumed from a checkpoint, {wrong} wrong results\n")
+    sys.stderr.write(f"{done} kills, {resumed} of them resumed, {wrong} wrong results\n")
     return 1 if wrong or done < kills else 0
 
 
