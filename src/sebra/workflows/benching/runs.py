@@ -118,7 +118,8 @@ def plan_runs(bench: Workbench) -> Plan:
 
 def check_rows(bench: Workbench, plan: Plan) -> None:
     """Refuses rows of other settings or data before the first run starts."""
-    for job in plan.jobs(bench.options.seeds):
+    jobs = list(plan.jobs(bench.options.seeds))
+    for job in sorted(jobs, key=lambda job: job.method is None):  # a model's row says more
         job.find(bench)
 
 

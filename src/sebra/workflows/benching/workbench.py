@@ -7,7 +7,7 @@ import gc
 import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -40,7 +40,6 @@ from sebra.workflows.evaluate import evaluate_model, subset_accuracy
 from sebra.workflows.prepare import Prepared, Source, prepare
 from sebra.workflows.rank import measure
 
-AnySession = TypeVar("AnySession", bound=Session)
 ROWS, RANKINGS = "rows", "rankings"
 _FINGERPRINT_ROWS = 1000  # enough to tell features apart without reading all of a memory map
 
@@ -252,14 +251,10 @@ class Workbench:
         }
 
     @contextmanager
-    def running(
-        self,
-        what: str,
-        kind: type[AnySession] = Session,  # type: ignore[assignment]
-    ) -> Iterator[tuple[AnySession, Meter]]:
-        """A session and a meter of its own for one run; an interrupt says what is kept."""
+    def running(self, what: str, session: Session | None = None) -> Iterator[tuple[Session, Meter]]:
+        """A session (that given) and a meter for one run; an interrupt says what is kept."""
         self.progress.message(f"{self.name}: {what} begins")
-        session, meter = kind(progress=self.progress), Meter()
+        session, meter = session or Session(progress=self.progress), Meter()
         try:
             with session.stoppable():
                 yield session, meter

@@ -75,7 +75,8 @@ def curve(
         return found
     prepared = bench.to_rank(seed)
     ranker = ranker_class(spec.name)(bench.ranker_config(spec))
-    with bench.running(f"curve of {spec.label} seed {seed}", Watched) as (session, meter):
+    session = Watched(progress=bench.progress)
+    with bench.running(f"curve of {spec.label} seed {seed}", session) as (_, meter):
         monitor = _Curve(session, look_on(prepared))
         with meter.phase("rank"):
             ranker.rank(prepared.task("train"), session, monitor)
@@ -101,7 +102,7 @@ def over_seeds(rows: Sequence[Row], key: str, step: float = 0.25) -> tuple[Array
     first = max(p[0][0] for p in points)
     last = min(p[-1][0] for p in points)
     grid = np.unique(np.r_[first, np.arange(np.ceil(first / step), last / step) * step, last])
-    values = np.stack([np.interp(grid, *zip(*p, strict=True)) for p in points])
+    values = np.stack([np.interp(grid, [e for e, _ in p], [x for _, x in p]) for p in points])
     deviation = values.std(0, ddof=1) if len(values) > 1 else np.zeros(len(grid))
     return grid, values.mean(0), deviation
 
