@@ -13,7 +13,7 @@ KILLS ?= 50
 RUNS ?= 200
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format unit coverage browser faults fuzz soak mutation audit clean
+.PHONY: help setup demo test lint format unit coverage browser faults fuzz soak mutation audit clean long
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,6 +30,9 @@ lint: $(READY) ## ruff (rules and format) and mypy --strict
 
 unit: $(READY) ## pytest alone; choose tests with ARGS="tests/ranking -k toy"
 	$(BIN)/python -m pytest -n $(JOBS) --maxprocesses 8 --dist loadfile $(ARGS)
+
+long: $(READY) ## the tests that take minutes: the tutorial's commands, bounded memory over large files
+	SEBRA_LONG=1 $(BIN)/python -m pytest -m long $(ARGS)
 
 coverage: $(READY) ## pytest with line and branch coverage
 	$(BIN)/python -m pytest -n $(JOBS) --maxprocesses 8 --dist loadfile --cov --cov-report=term-missing:skip-covered $(ARGS)

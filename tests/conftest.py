@@ -37,6 +37,10 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if "SEBRA_LONG" not in os.environ:
+        for item in items:
+            if item.get_closest_marker("long"):
+                item.add_marker(pytest.mark.skip(reason="takes minutes: make long"))
     marked = [item for item in items if item.get_closest_marker("gpu")]
     if not marked:
         return

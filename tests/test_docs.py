@@ -69,7 +69,7 @@ def test_the_python_of_the_api_page_runs(
     assert Path("report.html").is_file()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_commands_of_the_tutorial_run(
     repo_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -24,7 +24,7 @@ def feature_folder(folder, n, width=512):
     return folder
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_memory_does_not_grow_with_the_file(cli, tmp_path):
     peak = {}
     for n in (50_000, 150_000):
