@@ -117,5 +117,5 @@ def test_the_notebook_view_escapes_names():
 
 
 def test_an_unknown_ranker_is_refused_with_the_known_ones():
-    with pytest.raises(UsageError, match="sebra, erm, random"):
+    with pytest.raises(UsageError, match="sebra, peel, erm, random"):
         ranker_class("nonsense")

@@ -141,6 +141,26 @@ def test_the_papers_presets_keep_its_plain_epochs():
     assert (cars.p_critical, cars.beta, cars.epochs, cars.draws) == (0.75, 1.25, 50, "full")
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[rank]\nepochs = []",
+        "[rank]\nepochs = 1.5",
+        "[rank]\nepochs = true",
+        '[rank]\nlr = "fast"',
+        "[rank]\nflip = 1",
+        "[rank]\nlam = 2020-01-01",
+        "rank = 3",
+        "[rank]\nsebra = [1]",
+    ],
+)
+def test_values_of_another_type_in_a_preset_are_refused(tmp_path, text):
+    file = tmp_path / "mine.toml"
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(UsageError, match="preset"):
+        build_config(SebraConfig, "rank", "sebra", "finetune", str(file))
+
+
 def test_a_preset_may_be_a_file(tmp_path):
     file = tmp_path / "mine.toml"
     file.write_text("[rank]\nbeta = 0.8\n", encoding="utf-8")

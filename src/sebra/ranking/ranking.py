@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sebra.errors import CollapsedError, UsageError
+from sebra.samples.parquet import read_parquet
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -157,16 +158,11 @@ class Ranking:
     @classmethod
     def load(cls, path: str | Path) -> Ranking:
         """A ranking from a run folder or a Parquet file."""
-        import pandas as pd
-
         where = Path(path)
         file = where / "ranking.parquet" if where.is_dir() else where
         if not file.is_file():
             raise UsageError(f"{path}: no ranking.parquet here; give a rank run or a parquet file")
-        try:
-            table = pd.read_parquet(file)
-        except Exception as error:  # pyarrow raises many kinds for a file that is not Parquet
-            raise UsageError(f"{file}: not a Parquet file ({error})".splitlines()[0]) from None
+        table = read_parquet(file, "a Parquet file")
         missing = [c for c in COLUMNS if c not in table.columns]
         if missing:
             raise UsageError(f"{file}: not a ranking, columns missing: {', '.join(missing)}")

@@ -69,12 +69,30 @@ def _section(preset: Mapping[str, Any], role: str, method: str, kind: Any) -> di
     """Values for one method: those of its role that it has fields for, then its own section."""
     fields = {f.name for f in dataclasses.fields(kind)}
     section = preset.get(role, {})
+    if not isinstance(section, Mapping) or not isinstance(section.get(method, {}), Mapping):
+        raise UsageError(f"preset: {role} and {role}.{method} are tables of settings")
     shared = {k: v for k, v in section.items() if not isinstance(v, Mapping) and k in fields}
     own = section.get(method, {})
     unknown = [k for k in own if k not in fields]
     if unknown:
         raise UsageError(f"preset: {role}.{method} has no setting {unknown[0]!r}")
-    return {**shared, **own}
+    chosen = {**shared, **own}
+    hints = typing.get_type_hints(kind)
+    for name, value in chosen.items():
+        if not _fits(value, hints[name]):
+            raise UsageError(f"preset: {role} has {name} = {value!r:.40}, not a valid {name}")
+    return chosen
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    """Whether a value of a TOML file is of a field's type."""
+    if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union:
+        return any(_fits(value, h) for h in typing.get_args(hint))
+    if hint is float:
+        return isinstance(value, (int, float)) and not isinstance(value, bool)
+    if hint is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, hint) if isinstance(hint, type) else True
 
 
 def parse_overrides(kind: Any, overrides: Sequence[str]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import numpy as np
 
 from sebra.errors import UsageError
 from sebra.samples.levels import as_attribute, encode_labels, encode_split, text_column
+from sebra.samples.parquet import read_parquet
 from sebra.samples.table import Attribute, Content, ImageFiles, Samples, Texts
 
 if TYPE_CHECKING:
@@ -21,13 +22,7 @@ RESERVED = ("path", "text", "text_b", "label", "id", "split")
 def read_manifest(path: Path) -> Samples:
     """`path` or `text` (and `text_b`), `label`, optional `id` and `split`; the rest: attributes."""
     base = Path(os.path.abspath(path)).parent
-    table = _read_table(path)
-    from pyarrow import ArrowException
-
-    try:
-        return _samples(table, str(path), base, path.stem)
-    except (UnicodeDecodeError, ArrowException) as error:  # Parquet: texts are decoded when used
-        raise UsageError(f"{path}: holds text that is not UTF-8") from error
+    return _samples(_read_table(path), str(path), base, path.stem)
 
 
 def read_shards(folder: Path, where: str) -> Samples:
@@ -35,7 +30,7 @@ def read_shards(folder: Path, where: str) -> Samples:
     import pandas as pd
 
     # By pyarrow's dataset reader shards whose columns differ in type would be refused.
-    tables = [pd.read_parquet(file) for file in sorted(folder.glob("*.parquet"))]
+    tables = [read_parquet(file) for file in sorted(folder.glob("*.parquet"))]
     name = where.rpartition("/")[2]
     return _samples(pd.concat(tables, ignore_index=True), where, folder, name)
 
@@ -68,9 +63,9 @@ def _samples(table: pd.DataFrame, where: str, base: Path, name: str) -> Samples:
 def _read_table(path: Path) -> pd.DataFrame:
     import pandas as pd
 
+    if path.suffix.lower() == ".parquet":
+        return read_parquet(path)
     try:
-        if path.suffix.lower() == ".parquet":
-            return pd.read_parquet(path)
         separator = "\t" if path.suffix.lower() == ".tsv" else ","
         return pd.read_csv(
             path,

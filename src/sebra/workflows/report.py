@@ -11,6 +11,7 @@ from sebra.errors import UsageError
 from sebra.ranking.ranking import Ranking
 from sebra.runs.folder import HISTORY, METRICS, QUARANTINE, RANKING, REPORT, RunFolder
 from sebra.samples.open import open_samples
+from sebra.samples.parquet import read_parquet
 from sebra.samples.table import Fault, Samples
 from sebra.showing.heat import heated
 from sebra.showing.report import ReportInput, write_report
@@ -44,10 +45,8 @@ def report_input(
     comparisons: Sequence[Mapping[str, Any]] = (),
 ) -> ReportInput:
     """Everything the report shows, from a run folder."""
-    import pandas as pd
-
     ranking = Ranking.load(folder.path)
-    history = pd.read_parquet(folder.path / HISTORY) if folder.has(HISTORY) else None
+    history = read_parquet(folder.path / HISTORY) if folder.has(HISTORY) else None
     return ReportInput(
         title=f"Sebra: {samples.name}",
         table=ranking.table,
