@@ -214,7 +214,7 @@ def _draw(bench: Workbench, name: str, pictures: _Pictures, lines: Sequence[Line
 
 
 def _save_small(figure: Any, path: Path) -> None:
-    """As a PNG of 256 colours: a sheet of photographs is a third as large and looks almost the same."""
+    """As a PNG of 256 colours: a sheet of photographs is a third as large."""
     import io
 
     from PIL import Image
