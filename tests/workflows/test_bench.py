@@ -19,6 +19,7 @@ from sebra.workflows.benching import workbench
 from sebra.workflows.benching.paper import FILE, Paper
 from sebra.workflows.benching.plan import (
     BenchOptions,
+    backbone_name,
     data_name,
     parse_specs,
     preset_for,
@@ -91,6 +92,10 @@ class Test_what_is_asked_for:
         assert data_name("urbancars:/some/where/cars") == "urbancars"
         assert data_name("celeba:/some/where?split=2") == "celeba?split=2"
         assert data_name("/some/where/two.npz") == "two.npz"
+        assert data_name("imagenet:x?w=1&in9=/some/where/nine") == "imagenet?w=1&in9=nine"
+        assert backbone_name("/some/where/minilm/model/") == "minilm/model"
+        assert backbone_name("resnet18") == "resnet18"
+        assert backbone_name("some-org/encoder") == "some-org/encoder"
 
 
 class Test_rows:

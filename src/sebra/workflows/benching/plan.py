@@ -136,3 +136,8 @@ def data_name(data: str) -> str:
         return re.split(r"[/\\]", data.rstrip("/\\"))[-1]
     _, mark, query = data.partition("?")
     return f"{layout}{mark}{re.sub(r'=[^&]*/', '=', query)}"
+
+
+def backbone_name(backbone: str) -> str:
+    """A backbone without the folders before it: an encoder may be given as a folder."""
+    return "/".join(re.split(r"[/\\]", backbone.rstrip("/\\"))[-2:])

@@ -30,6 +30,7 @@ from sebra.workflows.benching.plan import (
     OWN_RANKER,
     BenchOptions,
     Spec,
+    backbone_name,
     data_name,
     preset_for,
 )
@@ -142,7 +143,7 @@ class Workbench:
             "content": self._content,
             "attributes": list(p.samples.attributes),
             "mode": p.mode,
-            "backbone": p.backbone,
+            "backbone": backbone_name(p.backbone),
             "weights": _digest(p),
             "image_size": p.image_size,
         }
@@ -240,7 +241,8 @@ class Workbench:
 
     def facts(self, p: Prepared) -> dict[str, Any]:
         """What a row says of where and with what it was measured."""
-        network = {"mode": p.mode, "backbone": p.backbone, "image_size": p.image_size}
+        backbone = backbone_name(p.backbone)
+        network = {"mode": p.mode, "backbone": backbone, "image_size": p.image_size}
         return {
             "data": self.name,
             "preset": self.preset or NO_PRESET,
