@@ -37,7 +37,7 @@ class Axis:
 
     def beside(self, now: Any) -> list[Any]:
         """The alternatives to the value it has now."""
-        found = [type(now)(v) for v in self.values] + [now * f for f in self.factors]
+        found = [type(now)(v) for v in (*self.values, *(now * f for f in self.factors))]
         return [value for value in found if value != now]
 
 
@@ -54,7 +54,7 @@ SPACES: dict[str, dict[str, tuple[Axis, ...]]] = {
             Axis("penalty", factors=(3.0, 0.3)),
             Axis("penalty_contrast", factors=(3.0, 0.3)),
         ),
-        "finetune": (Axis("passes", values=(2, 5)), Axis("lr", factors=(3.0, 0.3))),
+        "finetune": (Axis("steps", factors=(2.0, 0.5)), Axis("lr", factors=(3.0, 0.3))),
     },
 }
 

@@ -25,10 +25,8 @@ RANKERS = parse_specs(
     "sebra,sebra[resolution=epoch],sebra[lr=0.005],sebra[lr=0.01,resolution=epoch],"
     "sebra[lr=3,resolution=epoch],sebra[epochs=2],sebra[p_critical=0.55],sebra[p_critical=0.95],"
     "sebra[use_u=false],sebra[beta=0.4],erm,erm[lr=3],erm[lr=0.01],random,"
-    "peel[trust_labels=true],peel[trust_labels=true,stages=1],"
-    "peel[trust_labels=true,penalty=0.1,penalty_contrast=0.03],"
-    "peel[trust_labels=true,penalty=1e-5,penalty_contrast=1e-5],"
-    "peel[trust_labels=true,stages=2],peel"
+    "peel,peel[stages=1],peel[stages=2],peel[penalty=0.1,penalty_contrast=0.03],"
+    "peel[penalty=1e-5,penalty_contrast=1e-5]"
 )
 STYLES = {"sebra": "0.0", "erm": "0.45", "random": "0.75", "peel": "0.25"}
 
