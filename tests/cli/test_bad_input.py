@@ -213,7 +213,7 @@ OPTIONS: dict[str, Case] = {
     "weights on features": (lambda p: rank(npz(p), "--weights", weights(p)), "--weights"),
     "unknown device": (lambda p: ("rank", npz(p), "--device", "tpu"), "--device: 'tpu'"),
     "features without weights": (
-        lambda p: rank(pets(p), "--mode", "features"),
+        lambda p: rank(pets(p), "--mode", "features", "--backbone", "resnet18"),
         "--mode features: needs pretrained weights",
     ),
     "hub out of reach": (

@@ -212,7 +212,7 @@ def test_a_process_prints_json_alone_on_stdout_and_messages_on_stderr(cli, pets,
     assert done.status == 0, done.stderr
     assert json.loads(done.stdout) == kept(tmp_path / "run")
     assert all(line.startswith("sebra: ") for line in done.stderr.splitlines())
-    assert "mode finetune: small (from scratch)" in done.stderr
+    assert "mode features: random (fixed)" in done.stderr
 
 
 @pytest.mark.parametrize(
