@@ -1,0 +1,64 @@
+"""The studies of peeling and of trust."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from sebra.cli.main import run as cli
+from sebra.workflows.benching.studies.peel import stage_means
+from sebra.workflows.benching.studies.trust import RANKERS, summary
+
+
+def test_the_peel_study_sets_stages_beside_the_faithful_epochs(tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    y = np.arange(800) % 2
+    aligned = rng.random(800) > 0.1
+    cue = np.where(aligned, y, 1 - y)
+    x = rng.normal(size=(800, 6)).astype(np.float32)
+    x[:, 0] = 6 * (cue - 0.5) + rng.normal(size=800) * 0.5
+    np.savez(tmp_path / "toy.npz", X=x, y=y, cue=cue)
+    command = ["bench", "study", "peel", str(tmp_path / "toy.npz"), "--seeds", "1", "--json"]
+    command += ["--set", "rank.least_noise=1"]  # without a class to see, conflict looks like error
+    assert cli([*command, "--device", "cpu", "--out", str(tmp_path / "run")]) == 0
+    found = json.loads(capsys.readouterr().out)["peel"]["stages"]
+    assert found[0]["given"]["cue"] > 0.9
+    for name in ("peel.png", "peel.svg", "table.md"):
+        assert (tmp_path / "run" / name).stat().st_size > 0
+    text = (tmp_path / "run" / "table.csv").read_text(encoding="utf-8")
+    assert "stage_1" in text
+    assert "epoch by epoch" in text
+
+
+@pytest.mark.parametrize("name", ["peel", "trust"])
+def test_the_studies_need_attributes(tmp_path, capsys, name):
+    y = np.arange(60) % 2
+    np.savez(tmp_path / "bare.npz", X=np.random.default_rng(0).normal(size=(60, 3)), y=y)
+    command = ["bench", "study", name, str(tmp_path / "bare.npz"), "--seeds", "1"]
+    assert cli([*command, "--out", str(tmp_path / "run")]) == 2
+    assert "no attribute columns" in capsys.readouterr().err
+
+
+def test_stages_are_averaged_over_the_seeds_that_have_them():
+    def row(*given: float | None) -> dict:
+        stages = [{"name": f"stage_{k}", "given": {"a": g}} for k, g in enumerate(given, 1)]
+        return {"ranking": {"stages": stages}}
+
+    found = stage_means([row(1.0, 0.2), row(0.5), row(None)], ["a"])
+    assert found[0] == {"name": "stage_1", "seeds": 3, "given": {"a": 0.75}}
+    assert found[1] == {"name": "stage_2", "seeds": 1, "given": {"a": 0.2}}
+
+
+def test_trust_is_summed_up_as_rank_correlation_and_mean_error():
+    runs = [{"somers_d": d, "trust": t} for d, t in ((0.1, 0.2), (0.5, 0.4), (0.9, 0.9))]
+    found = summary(runs)
+    assert found["spearman"] == pytest.approx(1.0)
+    assert found["mean_error"] == pytest.approx(0.2 / 3)
+    assert summary(runs[:1])["spearman"] is None
+
+
+def test_the_trust_study_hears_good_and_bad_settings_of_every_kind():
+    assert {spec.name for spec in RANKERS} == {"sebra", "erm", "random", "peel"}
+    assert len(RANKERS) >= 15
