@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 
 class SebraError(Exception):
     """Something went wrong that the user should read in one line (exit status 1)."""
@@ -27,3 +30,10 @@ class Interrupted(SebraError):
     """Stopped by a signal after writing a checkpoint (exit status 130)."""
 
     exit_status = 130
+
+
+def check(config: Any, checks: Mapping[str, bool]) -> None:
+    """Refuses a configuration, naming the first field whose check is false."""
+    for name, good in checks.items():
+        if not good:
+            raise UsageError(f"--set {name}={getattr(config, name)!r}: not a valid value")

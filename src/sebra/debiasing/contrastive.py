@@ -12,11 +12,12 @@ from torch import Tensor
 
 from sebra.debiasing.contrastive_loss import contrastive_loss
 from sebra.debiasing.grouping import needed
-from sebra.debiasing.method import Help, TrainConfig, check, every_sample, make_trainer
+from sebra.debiasing.method import Help, TrainConfig, every_sample, make_trainer
 from sebra.debiasing.pairs import Ranges, rank_partners
 from sebra.engine.networks import Network
 from sebra.engine.session import Session
 from sebra.engine.task import Task
+from sebra.errors import check
 from sebra.loading.augment import Augment
 
 

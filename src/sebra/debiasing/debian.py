@@ -18,11 +18,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sebra.debiasing.losses.violation import conflict_weights, discovery_loss
-from sebra.debiasing.method import Help, TrainConfig, check, every_sample, make_trainer
+from sebra.debiasing.method import Help, TrainConfig, every_sample, make_trainer
 from sebra.engine.networks import Network
 from sebra.engine.session import Session
 from sebra.engine.step import TrainStep, make_optimizer, set_lr
 from sebra.engine.task import Task
+from sebra.errors import check
 from sebra.loading.augment import Augment
 
 

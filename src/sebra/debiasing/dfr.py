@@ -22,12 +22,12 @@ from torch import Tensor, nn
 
 from sebra.debiasing.grouping import needed, within_class
 from sebra.debiasing.logistic import logistic_regression
-from sebra.debiasing.method import Help, TrainConfig, check, every_sample, make_trainer
+from sebra.debiasing.method import Help, TrainConfig, every_sample, make_trainer
 from sebra.engine.networks import Network
 from sebra.engine.session import Session
 from sebra.engine.step import evaluating, predict
 from sebra.engine.task import Task
-from sebra.errors import UsageError
+from sebra.errors import UsageError, check
 from sebra.loading.augment import Augment
 
 STRENGTHS = (1.0, 0.7, 0.3, 0.1, 0.07, 0.03, 0.01)  # the paper's grid of inverse penalties

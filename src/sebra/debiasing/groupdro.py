@@ -20,18 +20,12 @@ from torch import Tensor
 
 from sebra.debiasing.grouping import bucket_groups, needed, within_class
 from sebra.debiasing.losses.worst_group import chase_worst, group_losses
-from sebra.debiasing.method import (
-    Help,
-    TrainConfig,
-    balanced_weights,
-    check,
-    every_sample,
-    make_trainer,
-    weighted_draws,
-)
+from sebra.debiasing.method import Help, TrainConfig, balanced_weights, every_sample, make_trainer
 from sebra.engine.networks import Network
 from sebra.engine.session import Session
+from sebra.engine.step import weighted_draws
 from sebra.engine.task import Task
+from sebra.errors import check
 from sebra.loading.augment import Augment
 
 

@@ -15,19 +15,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sebra.debiasing.method import (
-    Help,
-    TrainConfig,
-    Trainer,
-    check,
-    every_sample,
-    make_trainer,
-    weighted_draws,
-)
+from sebra.debiasing.method import Help, TrainConfig, Trainer, every_sample, make_trainer
 from sebra.engine.networks import Network
 from sebra.engine.session import Session
-from sebra.engine.step import evaluating, predict, shuffled
+from sebra.engine.step import evaluating, predict, shuffled, weighted_draws
 from sebra.engine.task import Task
+from sebra.errors import check
 from sebra.loading.augment import Augment
 
 

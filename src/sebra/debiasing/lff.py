@@ -17,11 +17,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sebra.debiasing.losses.gce import generalised_cross_entropy
-from sebra.debiasing.method import Help, TrainConfig, check, every_sample, make_trainer
+from sebra.debiasing.method import Help, TrainConfig, every_sample, make_trainer
 from sebra.engine.networks import Network
 from sebra.engine.session import Session
 from sebra.engine.step import make_optimizer, set_lr
 from sebra.engine.task import Task
+from sebra.errors import check
 from sebra.loading.augment import Augment
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
@@ -14,7 +14,7 @@ from sebra.engine.networks import Network
 from sebra.engine.session import Session
 from sebra.engine.step import TrainStep, make_optimizer, set_lr, shuffled, train_epoch
 from sebra.engine.task import Task
-from sebra.errors import UsageError
+from sebra.errors import check
 
 
 @dataclass(frozen=True)
@@ -55,13 +55,6 @@ class TrainConfig:
             return self.lr
         half = 0.5 * (1 + torch.cos(torch.tensor(torch.pi * epoch / self.epochs)).item())
         return self.lr * max(half, 1e-3)
-
-
-def check(config: Any, checks: Mapping[str, bool]) -> None:
-    """Refuses a configuration with the first field whose check is false."""
-    for name, good in checks.items():
-        if not good:
-            raise UsageError(f"--set {name}={getattr(config, name)!r}: not a valid value")
 
 
 @dataclass(frozen=True)
@@ -166,15 +159,6 @@ def make_trainer(
 def every_sample(task: Task, config: TrainConfig, generator: torch.Generator) -> Tensor:
     """Every sample of the task once, in random order."""
     return shuffled(torch.arange(len(task)), min(config.batch, len(task)), generator)
-
-
-def weighted_draws(weights: Tensor, draws: int, batch: int, generator: torch.Generator) -> Tensor:
-    """About `draws` indices with replacement, in proportion to `weights` (on the CPU)."""
-    steps = max(1, -(-draws // batch))
-    cumulative = weights.double().cumsum(0)
-    at = torch.rand(steps * batch, generator=generator, dtype=torch.float64) * cumulative[-1]
-    picked = torch.searchsorted(cumulative, at, right=True).clamp(max=len(weights) - 1)
-    return picked.view(steps, batch)
 
 
 def balanced_weights(groups: Tensor) -> Tensor:

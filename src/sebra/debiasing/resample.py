@@ -13,10 +13,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sebra.debiasing.grouping import bucket_groups, even_weights, needed, stage_groups
-from sebra.debiasing.method import Help, TrainConfig, check, make_trainer, weighted_draws
+from sebra.debiasing.method import Help, TrainConfig, make_trainer
 from sebra.engine.networks import Network
 from sebra.engine.session import Session
+from sebra.engine.step import weighted_draws
 from sebra.engine.task import Task
+from sebra.errors import check
 from sebra.loading.augment import Augment
 
 

@@ -16,11 +16,13 @@ from torch import Tensor
 from sebra.debiasing.contrastive import ContrastiveConfig, fit_pairs
 from sebra.debiasing.erm import Erm, ErmConfig
 from sebra.debiasing.grouping import needed
-from sebra.debiasing.method import Help, TrainConfig, check, weighted_draws
+from sebra.debiasing.method import Help, TrainConfig
 from sebra.debiasing.pairs import rank_partners
 from sebra.engine.networks import Network
 from sebra.engine.session import Session
+from sebra.engine.step import weighted_draws
 from sebra.engine.task import Task
+from sebra.errors import check
 
 
 @dataclass(frozen=True)

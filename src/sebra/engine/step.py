@@ -31,6 +31,7 @@ __all__ = [
     "set_lr",
     "shuffled",
     "train_epoch",
+    "weighted_draws",
 ]
 
 Loss = Callable[[Tensor, Tensor], Tensor]  # (index, rand) -> scalar loss
@@ -212,3 +213,12 @@ def drawn(index: Tensor, draws: int, batch: int, generator: torch.Generator) -> 
     steps = max(1, -(-draws // batch))
     pick = torch.randint(len(index), (steps, batch), generator=generator)
     return index[pick]
+
+
+def weighted_draws(weights: Tensor, draws: int, batch: int, generator: torch.Generator) -> Tensor:
+    """About `draws` indices with replacement, in proportion to `weights` (on the CPU)."""
+    steps = max(1, -(-draws // batch))
+    cumulative = weights.double().cumsum(0)
+    at = torch.rand(steps * batch, generator=generator, dtype=torch.float64) * cumulative[-1]
+    picked = torch.searchsorted(cumulative, at, right=True).clamp(max=len(weights) - 1)
+    return picked.view(steps, batch)

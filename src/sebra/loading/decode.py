@@ -156,7 +156,8 @@ def _quarantine(
         )
     bad = [Fault(str(samples.ids[row]), reason) for row, reason in faults]
     kept = replace(samples, content=images).without(bad)
-    require_trainable(kept)
+    if len(samples.rows("train")):  # a held-out split has nothing to train on
+        require_trainable(kept)
     assert isinstance(kept.content, ImageArray)
     return kept, kept.content
 

@@ -6,7 +6,6 @@ has not seen says which cue it goes by.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -17,7 +16,7 @@ from torch import Tensor
 from sebra.engine.networks import Network
 from sebra.engine.passes import evaluating, predict
 from sebra.engine.session import Session
-from sebra.engine.step import TrainStep, make_optimizer, train_epoch
+from sebra.engine.step import TrainStep, make_optimizer, train_epoch, weighted_draws
 from sebra.engine.task import Task
 from sebra.loading.augment import Augment
 from sebra.ranking.formulas import weighted_loss
@@ -133,11 +132,13 @@ class NetworkJudge:
 
         step = TrainStep(network, optimizer, loss, task.device, randoms=task.randoms)
         generator = task.generator(101 + k)
-        draw = _draws(weights[rows], rows, min(cfg.batch or 128, len(rows)), generator)
+        batch = min(cfg.batch or 128, len(rows))
         state = {"network": network, "optimizer": optimizer, "generator": generator}
         parts = -(-cfg.steps // _PART)
         for part in self.session.phase(f"fold {k + 1}", parts, state):
-            train_epoch(step, draw(min(_PART, cfg.steps - part * _PART)), generator)
+            draws = min(_PART, cfg.steps - part * _PART) * batch
+            drawn = rows[weighted_draws(weights[rows], draws, batch, generator)]
+            train_epoch(step, drawn, generator)
         return network
 
 
@@ -169,20 +170,6 @@ def _fit(x: Tensor, y: Tensor, weights: Tensor, classes: int, penalty: float) ->
     with torch.enable_grad():
         optimizer.step(loss)  # type: ignore[no-untyped-call]
     return head.detach()
-
-
-def _draws(
-    weights: Tensor, rows: Tensor, batch: int, generator: torch.Generator
-) -> Callable[[int], Tensor]:
-    """Draws batches from `rows` in proportion to their weights."""
-    cumulative = weights.double().cumsum(0)
-
-    def draw(steps: int) -> Tensor:
-        at = torch.rand(steps * batch, generator=generator, dtype=torch.float64) * cumulative[-1]
-        picked = torch.searchsorted(cumulative, at, right=True).clamp(max=len(rows) - 1)
-        return rows[picked].view(steps, batch)
-
-    return draw
 
 
 def _folds(labels: Tensor, folds: int, generator: torch.Generator) -> Tensor:

@@ -24,7 +24,7 @@ from sebra.engine.step import (
     train_epoch,
 )
 from sebra.engine.task import Task
-from sebra.errors import UsageError
+from sebra.errors import UsageError, check
 from sebra.loading.augment import Augment
 from sebra.ranking.activations import Profile
 from sebra.ranking.formulas import weighted_loss
@@ -66,9 +66,7 @@ class NeuronsConfig:
             "buckets": self.buckets >= 1,
             "examples": self.examples >= 1,
         }
-        for name, good in checks.items():
-            if not good:
-                raise UsageError(f"--set {name}={getattr(self, name)!r}: not a valid value")
+        check(self, checks)
 
 
 @dataclass(frozen=True)

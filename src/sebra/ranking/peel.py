@@ -26,7 +26,7 @@ from torch import Tensor
 
 from sebra.engine.session import Session
 from sebra.engine.task import Task
-from sebra.errors import UsageError
+from sebra.errors import check
 from sebra.ranking.balance import contrast_weights, neutral_weights
 from sebra.ranking.crossfit import HeadJudge, Judge, NetworkJudge
 from sebra.ranking.noise import estimate_noise
@@ -85,9 +85,7 @@ class PeelConfig:
             "batch": self.batch >= 0,
             "crop": 0 < self.crop <= 1,
         }
-        for name, good in checks.items():
-            if not good:
-                raise UsageError(f"--set {name}={getattr(self, name)!r}: not a valid value")
+        check(self, checks)
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from sebra.engine.step import (
     train_epoch,
 )
 from sebra.engine.task import Task
-from sebra.errors import UsageError
+from sebra.errors import check
 from sebra.loading.augment import Augment
 from sebra.ranking.formulas import is_learned, p_critical_of, upweight, weighted_loss
 from sebra.ranking.pace import Pace, Snapshot
@@ -75,9 +75,7 @@ class SebraConfig:
             "batch": self.batch >= 0,
             "crop": 0 < self.crop <= 1,
         }
-        for name, good in checks.items():
-            if not good:
-                raise UsageError(f"--set {name}={getattr(self, name)!r}: not a valid value")
+        check(self, checks)
         if self.lam is not None:
             object.__setattr__(self, "p_critical", p_critical_of(self.lam, self.beta))
 
