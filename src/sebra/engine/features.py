@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from sebra.engine import distributed
-from sebra.engine.device import autocast
+from sebra.engine.device import autocast, reuse_memory
 from sebra.engine.folding import folded_copy
 from sebra.engine.networks import Network, Weights
 from sebra.engine.passes import batches_of
@@ -20,7 +20,7 @@ from sebra.loading.inputs import Inputs
 from sebra.samples.table import FeatureArray
 
 FORMAT_VERSION = 1  # raise it when the same images and weights would give other features
-_BATCH = {"cpu": 16, "cuda": 512}  # on a CPU what fits into the cache
+_BATCH = {"cpu": 64, "cuda": 512}
 _MOMENT_ROWS = 65_536
 
 Progress = Callable[[int, int], None]
@@ -63,6 +63,8 @@ def _fill(
     out: npt.NDArray[Any], network: Network, inputs: Inputs, progress: Progress | None
 ) -> dict[str, Any]:
     batch = min(_BATCH[inputs.device.type], len(inputs))
+    if inputs.device.type == "cpu":
+        reuse_memory()
     largest = float(torch.finfo(torch.float16).max)
     body = _body(network, inputs)
     rows = batches_of(torch.arange(len(inputs), device=inputs.device), batch)

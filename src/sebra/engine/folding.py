@@ -41,7 +41,7 @@ class FoldedConv(nn.Module):
         # Any: stubs do not know that padding has been checked to be numbers.
         self.place: Any = (conv.stride, conv.padding, conv.dilation, conv.groups)
         self.fused = False
-        self.kernel: Tensor | None = None  # for Winograd's products
+        self.kernel: winograd.Kernel | None = None
 
     def refresh(self) -> None:
         """Takes the weights of the network as they are now."""
@@ -55,7 +55,7 @@ class FoldedConv(nn.Module):
         else:
             self.weight, self.bias = weight, bias.to(self.dtype)
         if not weight.is_cuda and winograd.suits(self._source[0]):
-            self.kernel = winograd.transformed(weight)
+            self.kernel = winograd.Kernel(weight)
 
     def _folded(self) -> tuple[Tensor, Tensor]:
         conv, norm = self._source
@@ -105,7 +105,7 @@ class FoldedConv(nn.Module):
             out = ops._convolution_pointwise_.binary(z, x, *where, "add", 1.0, after, [], None)
         return out
 
-    def _by_winograd(self, x: Tensor, z: Tensor | None, kernel: Tensor) -> Tensor:
+    def _by_winograd(self, x: Tensor, z: Tensor | None, kernel: winograd.Kernel) -> Tensor:
         out = winograd.convolve(x, kernel)
         if not self.drops_bias:
             out += self.bias.view(1, -1, 1, 1)

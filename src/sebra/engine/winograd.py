@@ -1,34 +1,75 @@
-"""3 x 3 convolutions with a quarter of the products (Winograd's F(4 x 4, 3 x 3)), for CPUs.
+"""3 x 3 convolutions with a quarter of the products (Winograd's minimal filtering), for CPUs.
 
 Libraries for CPUs compute such convolutions directly, near the limit of the processor; only fewer
-products make them faster. The transforms cost as much as they save in narrow layers (few channels)
-and in small maps (tiles of 4 x 4 that stick out), so `suits` says where it pays.
+products make them faster. The transforms cost more than they save in layers of few channels, so
+`suits` says where it pays. Tiles are 4 or 5 outputs wide, whichever fits the map with less waste.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache
+from math import prod
 
 import torch
 from torch import Tensor, nn
 
-_NARROWEST, _WIDEST = 128, 256
-_TILE, _WINDOW = 4, 6  # outputs per side of a tile, and the inputs they need
+_NARROWEST, _WIDEST = 128, 512
+_TAPS = 3
+_TILES = (4, 5)  # outputs per side; wider ones lose too many digits
+_POINTS = tuple(Fraction(v) for v in ("0", "1", "-1", "2", "-2", "1/2"))
 
 
-def _matrix(rows: str) -> Tensor:
-    values = [[float(Fraction(v)) for v in row.split()] for row in rows.split(";")]
-    return torch.tensor(values, dtype=torch.float64)
+@dataclass(frozen=True)
+class Transforms:
+    """The matrices for tiles of one width: of a kernel (one direction), windows and tiles (both).
+
+    Both directions at once: one product with a small matrix instead of many sums over strides.
+    """
+
+    tile: int
+    window: int
+    kernel: Tensor
+    to_window: Tensor
+    to_tile: Tensor
 
 
-_INPUT = _matrix(
-    "4 0 -5 0 1 0; 0 -4 -4 1 1 0; 0 4 -4 -1 1 0; 0 -2 -1 2 1 0; 0 2 -1 -2 1 0; 0 4 0 -5 0 1"
-)
-_KERNEL = _matrix("1/4 0 0; -1/6 -1/6 -1/6; -1/6 1/6 -1/6; 1/24 1/12 1/6; 1/24 -1/12 1/6; 0 0 1")
-_OUTPUT = _matrix("1 1 1 1 1 0; 0 1 -1 2 -2 0; 0 1 1 4 4 0; 0 1 -1 8 -8 1")
-# Both directions at once: one product with a small matrix instead of many sums over strides.
-_TO_WINDOW = torch.kron(_INPUT, _INPUT).float()
-_TO_TILE = torch.kron(_OUTPUT, _OUTPUT).float()
+@cache
+def transforms(tile: int) -> Transforms:
+    """By Cook and Toom: polynomials are multiplied by their values at points and at infinity."""
+    window = tile + _TAPS - 1
+    points = _POINTS[: window - 1]
+    kernel, inputs = [], []
+    for here in points:
+        others = [p for p in points if p != here]
+        scale = prod((here - p for p in others), start=Fraction(1))
+        kernel.append([here**k / scale for k in range(_TAPS)])
+        inputs.append([*_polynomial(others), Fraction(0)])
+    kernel.append([Fraction(k == _TAPS - 1) for k in range(_TAPS)])
+    inputs.append(_polynomial(list(points)))
+    outputs = [[p**j for p in points] + [Fraction(j == tile - 1)] for j in range(tile)]
+    to_window, to_tile = _matrix(inputs), _matrix(outputs)
+    return Transforms(
+        tile,
+        window,
+        _matrix(kernel),
+        torch.kron(to_window, to_window).float(),
+        torch.kron(to_tile, to_tile).float(),
+    )
+
+
+def _polynomial(roots: list[Fraction]) -> list[Fraction]:
+    """Coefficients of the product of (x - root), the constant first."""
+    found = [Fraction(1)]
+    for root in roots:
+        shifted = [Fraction(0), *found]
+        found = [a - root * b for a, b in zip(shifted, [*found, Fraction(0)], strict=True)]
+    return found
+
+
+def _matrix(rows: list[list[Fraction]]) -> Tensor:
+    return torch.tensor([[float(v) for v in row] for row in rows], dtype=torch.float64)
 
 
 def suits(conv: nn.Conv2d) -> bool:
@@ -40,25 +81,42 @@ def suits(conv: nn.Conv2d) -> bool:
     )
 
 
-def transformed(weight: Tensor) -> Tensor:
-    """A kernel (out x in x 3 x 3) in the domain of the products: 36 x in x out."""
-    out = torch.einsum("ia,jb,ocab->ijco", _KERNEL, _KERNEL, weight.double())
-    return out.reshape(_WINDOW**2, weight.shape[1], weight.shape[0]).float().contiguous()
+def tile_for(height: int, width: int) -> int:
+    """The tile that computes a map of this size with the fewest products."""
+    return min(_TILES, key=lambda t: (t + _TAPS - 1) ** 2 * -(-height // t) * -(-width // t))
 
 
-def convolve(x: Tensor, kernel: Tensor) -> Tensor:
-    """The convolution of `x` (n x c x h x w) with a `transformed` kernel, padding 1."""
+class Kernel:
+    """A kernel (out x in x 3 x 3) in the domain of the products, for every tile it met."""
+
+    def __init__(self, weight: Tensor) -> None:
+        self.weight = weight
+        self._of: dict[int, Tensor] = {}
+
+    def at(self, tile: int) -> Tensor:
+        """window² x in x out."""
+        if tile not in self._of:
+            by = transforms(tile)
+            both = torch.einsum("ia,jb,ocab->ijco", by.kernel, by.kernel, self.weight.double())
+            self._of[tile] = both.flatten(0, 1).float().contiguous()
+        return self._of[tile]
+
+
+def convolve(x: Tensor, kernel: Kernel) -> Tensor:
+    """The convolution of `x` (n x c x h x w) with the kernel, padding 1."""
     n, c, height, width = x.shape
-    down, across = -(-height // _TILE), -(-width // _TILE)
-    padded = x.new_zeros(n, down * _TILE + 2, across * _TILE + 2, c)
+    by = transforms(tile_for(height, width))
+    tile, window = by.tile, by.window
+    down, across = -(-height // tile), -(-width // tile)
+    padded = x.new_zeros(n, down * tile + _TAPS - 1, across * tile + _TAPS - 1, c)
     padded[:, 1 : height + 1, 1 : width + 1] = x.permute(0, 2, 3, 1)
     s = padded.stride()
     windows = padded.as_strided(
-        (_WINDOW, _WINDOW, n, down, across, c),
-        (s[1], s[2], s[0], _TILE * s[1], _TILE * s[2], 1),
-    ).reshape(_WINDOW**2, -1)
-    products = torch.bmm(torch.mm(_TO_WINDOW, windows).view(_WINDOW**2, -1, c), kernel)
-    tiles = torch.mm(_TO_TILE, products.view(_WINDOW**2, -1))
-    out = tiles.view(_TILE, _TILE, n, down, across, -1).permute(2, 3, 0, 4, 1, 5)
-    out = out.reshape(n, down * _TILE, across * _TILE, -1)[:, :height, :width]
+        (window, window, n, down, across, c),
+        (s[1], s[2], s[0], tile * s[1], tile * s[2], 1),
+    ).reshape(window**2, -1)
+    products = torch.bmm(torch.mm(by.to_window, windows).view(window**2, -1, c), kernel.at(tile))
+    tiles = torch.mm(by.to_tile, products.view(window**2, -1))
+    out = tiles.view(tile, tile, n, down, across, -1).permute(2, 3, 0, 4, 1, 5)
+    out = out.reshape(n, down * tile, across * tile, -1)[:, :height, :width]
     return out.permute(0, 3, 1, 2)
