@@ -19,6 +19,7 @@ from sebra.engine.session import Session
 from sebra.engine.step import TrainStep, make_optimizer, train_epoch, weighted_draws
 from sebra.engine.task import Task
 from sebra.loading.augment import Augment
+from sebra.ranking.folds import stratified_folds
 from sebra.ranking.formulas import weighted_loss
 
 _MOST_TO_FIT = 60_000  # samples a head is fitted to; it judges all the others
@@ -48,7 +49,7 @@ class HeadJudge:
     def __init__(self, task: Task, folds: int, penalties: tuple[float, float]) -> None:
         self.task, self.folds, self.penalties = task, folds, penalties
         generator = task.generator(31)
-        self.fold = _folds(task.targets.cpu(), folds, generator).to(task.device)
+        self.fold = _folds(task, folds, generator).to(task.device)
         rows = torch.randperm(len(task), generator=generator)[:_MOST_TO_FIT].sort().values
         self.rows = rows.to(task.device)
         self._embed = task.network().embed
@@ -93,7 +94,7 @@ class NetworkJudge:
     def __init__(self, task: Task, session: Session, config: Any) -> None:
         self.task = replace(task, augment=Augment(config.flip, config.crop))
         self.session, self.config = session, config
-        self.fold = _folds(task.targets.cpu(), config.folds, task.generator(31))
+        self.fold = _folds(task, config.folds, task.generator(31))
         self._seen: list[Tensor] = []  # per fold, the embedding of every sample
 
     def tell_class(self, targets: Tensor, weights: Tensor) -> Tensor:
@@ -172,10 +173,6 @@ def _fit(x: Tensor, y: Tensor, weights: Tensor, classes: int, penalty: float) ->
     return head.detach()
 
 
-def _folds(labels: Tensor, folds: int, generator: torch.Generator) -> Tensor:
-    """A fold per sample, each class spread evenly over the folds."""
-    shuffle = torch.randperm(len(labels), generator=generator)
-    order = shuffle[torch.argsort(labels[shuffle], stable=True)]
-    fold = torch.empty(len(labels), dtype=torch.long)
-    fold[order] = torch.arange(len(labels)) % folds
-    return fold
+def _folds(task: Task, folds: int, generator: torch.Generator) -> Tensor:
+    shuffle = torch.randperm(len(task), generator=generator).numpy()
+    return torch.from_numpy(stratified_folds(task.targets.cpu().numpy(), folds, shuffle))

@@ -24,6 +24,7 @@ from torch import Tensor
 from sebra.engine.networks import RANDOM, Network, NetworkSpec, build
 from sebra.engine.passes import evaluating, predict
 from sebra.engine.task import Task
+from sebra.ranking.folds import stratified_folds
 
 Array = npt.NDArray[Any]
 Reader = Callable[[Tensor], Tensor]  # places -> features, n x d floats
@@ -143,7 +144,8 @@ def untrained_network(task: Task) -> Network:
 
 def _held_out_logits(read: Reader, y: Tensor, classes: int, seed: int) -> list[Array]:
     """Per strength, the logits of every sample from a head that was trained without it."""
-    fold = torch.from_numpy(_folds(y.cpu().numpy(), seed)).to(y.device)
+    shuffle = np.random.default_rng(seed).permutation(len(y))
+    fold = torch.from_numpy(stratified_folds(y.cpu().numpy(), FOLDS, shuffle)).to(y.device)
     order = torch.randperm(len(y), generator=torch.Generator().manual_seed(seed)).to(y.device)
     # In the order they are stored in: a memory map is read forwards.
     rows, rest = order[:MOST_TO_TRAIN].sort().values, order[MOST_TO_TRAIN:].sort().values
@@ -182,15 +184,6 @@ def _trained(x: Tensor, y: Tensor, fold: Tensor, classes: int, c: float) -> Tens
 
 def _parts(x: Tensor, size: int) -> list[Tensor]:
     return [x[start : start + size] for start in range(0, len(x), size)]
-
-
-def _folds(labels: Array, seed: int) -> Array:
-    """A fold per sample, each class spread evenly over the folds."""
-    shuffle = np.random.default_rng(seed).permutation(len(labels))
-    order = shuffle[np.argsort(labels[shuffle], kind="stable")]
-    fold = np.empty(len(labels), dtype=np.int64)
-    fold[order] = np.arange(len(labels)) % FOLDS
-    return fold
 
 
 def _heads(x: Tensor, y: Tensor, use: Tensor, classes: int, c: float) -> Tensor:

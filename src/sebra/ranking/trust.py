@@ -25,6 +25,7 @@ from torch import Tensor
 from sebra.engine.passes import evaluating, predict
 from sebra.engine.task import Task
 from sebra.ranking.balance import contrast_weights, neutral_weights
+from sebra.ranking.folds import stratified_folds
 from sebra.ranking.noise import untrained_network
 
 Floats = npt.NDArray[np.float64]
@@ -63,9 +64,7 @@ class Heads:
         x = (x - mean) / (std.clamp_min(1e-6) * x.shape[1] ** 0.5)
         self.x = torch.cat([x, torch.ones(len(x), 1, device=x.device)], 1)
         shuffle = np.random.default_rng(_SEED).permutation(len(labels))
-        order = shuffle[np.argsort(labels[shuffle], kind="stable")]
-        self.fold = np.empty(len(labels), dtype=np.int64)
-        self.fold[order] = np.arange(len(labels)) % _FOLDS
+        self.fold = stratified_folds(labels, _FOLDS, shuffle)
 
     def __call__(self, wanted: Floats, weights: Floats, penalty: float) -> Floats:
         """Held-out values for every sample, n x k like `wanted`; weights choose who teaches."""
