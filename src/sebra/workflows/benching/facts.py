@@ -29,8 +29,10 @@ def facts(device: Any) -> dict[str, Any]:
 def commit() -> str | None:
     """The commit this package was checked out from, `+` where files differ from it.
 
-    `SEBRA_COMMIT` says it for a copy without its history.
+    `SEBRA_COMMIT` says it for a copy, whose history may be missing or that of an older state.
     """
+    if said := os.environ.get("SEBRA_COMMIT"):
+        return said
     here = Path(__file__)
     try:
         # A package installed inside some other project's checkout is not part of its history.
@@ -38,7 +40,7 @@ def commit() -> str | None:
         head = _git(here.parent, "rev-parse", "--short=12", "HEAD")
         changed = _git(here.parents[2], "status", "--porcelain", "--", ".")
     except (OSError, subprocess.SubprocessError):
-        return os.environ.get("SEBRA_COMMIT") or None
+        return None
     return f"{head}+" if changed else head
 
 
