@@ -88,6 +88,19 @@ def test_a_missing_file_is_named(layout, tmp_path):
         open_samples(f"{layout}:{tmp_path}")
 
 
+@pytest.mark.parametrize("layout", ["sick", "multinli"])
+def test_a_later_file_may_be_absent_but_must_be_text(layout, tmp_path):
+    getattr(miniatures, layout)(tmp_path)
+    last = sorted(tmp_path.glob("*test*" if layout == "sick" else "*mismatched*"))[0]
+    last.write_bytes(b"\xff\xfe\xff")
+    with pytest.raises(UsageError, match=f"{layout}: .*{last.name} cannot be read"):
+        open_samples(f"{layout}:{tmp_path}")
+    last.unlink()
+    samples = open_samples(f"{layout}:{tmp_path}")
+    assert len(samples.rows("val"))
+    assert not len(samples.rows("test"))
+
+
 def test_what_is_wrong_with_a_row_is_said(tmp_path):
     miniatures.sick(tmp_path)
     file = tmp_path / "SICK_train.txt"

@@ -11,7 +11,14 @@ from typing import Any
 from sebra.errors import UsageError
 from sebra.samples.files import require_folder
 from sebra.samples.layouts import layout
-from sebra.samples.layouts.sentence_pairs import Pair, negated, read_label, samples_of, word_list
+from sebra.samples.layouts.sentence_pairs import (
+    Pair,
+    negated,
+    read_label,
+    read_pairs,
+    samples_of,
+    word_list,
+)
 from sebra.samples.table import Samples
 
 # The test files were never published with labels: the two development files serve as val and test.
@@ -39,24 +46,16 @@ def read(path: Path, options: Options) -> Samples:
     """Class: the gold label. Attribute: negation, a negation word in the second sentence."""
     root = require_folder(path, "multinli")
     words = word_list(options.words, "multinli")
-    pairs: list[Pair] = []
-    for split, name in enumerate(FILES):
-        if (root / name).is_file():
-            pairs += _pairs(root / name, split)
-        elif split == 0:
-            raise UsageError(f"multinli: no file {name} in {root}")
+    pairs = read_pairs(root, FILES, "multinli", _pairs)
     found = [negated(pair.second, words) for pair in pairs]
     return samples_of(pairs, found, "multinli", root)
 
 
 def _pairs(file: Path, split: int) -> Iterator[Pair]:
-    try:
-        with file.open(encoding="utf-8") as lines:
-            for number, line in enumerate(lines, start=1):
-                if line.strip():
-                    yield from _pair(line, f"multinli: {file}, line {number}", split)
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"multinli: {file} cannot be read ({error})") from None
+    with file.open(encoding="utf-8") as lines:
+        for number, line in enumerate(lines, start=1):
+            if line.strip():
+                yield from _pair(line, f"multinli: {file}, line {number}", split)
 
 
 def _pair(line: str, where: str, split: int) -> Iterator[Pair]:

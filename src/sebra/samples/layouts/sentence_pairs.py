@@ -1,9 +1,9 @@
-"""What the layouts of sentence pairs share: classes, the negation attribute, the table."""
+"""What the layouts of sentence pairs share: their files, classes, the negation attribute."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -53,6 +53,25 @@ def negated(sentence: str, words: frozenset[str]) -> bool:
     if _CONTRACTED in words and any(word.endswith(_CONTRACTED) for word in found):
         return True
     return not found.isdisjoint(words)
+
+
+def read_pairs(
+    root: Path, files: Sequence[str], name: str, read: Callable[[Path, int], Iterator[Pair]]
+) -> list[Pair]:
+    """The pairs of all files (train, val, test) that are there; the first must be.
+
+    read: gives the pairs of a file, which belong to the split of that number.
+    """
+    pairs: list[Pair] = []
+    for split, file in enumerate(files):
+        if (root / file).is_file():
+            try:
+                pairs += read(root / file, split)
+            except (OSError, UnicodeDecodeError) as error:
+                raise UsageError(f"{name}: {root / file} cannot be read ({error})") from None
+        elif split == 0:
+            raise UsageError(f"{name}: no file {file} in {root}")
+    return pairs
 
 
 def samples_of(pairs: Sequence[Pair], negation: Sequence[bool], name: str, root: Path) -> Samples:

@@ -11,7 +11,14 @@ from pathlib import Path
 from sebra.errors import UsageError
 from sebra.samples.files import require_folder
 from sebra.samples.layouts import layout
-from sebra.samples.layouts.sentence_pairs import Pair, negated, read_label, samples_of, word_list
+from sebra.samples.layouts.sentence_pairs import (
+    Pair,
+    negated,
+    read_label,
+    read_pairs,
+    samples_of,
+    word_list,
+)
 from sebra.samples.table import Samples
 
 FILES = ("SICK_train.txt", "SICK_trial.txt", "SICK_test_annotated.txt")  # train, val, test
@@ -30,21 +37,13 @@ def read(path: Path, options: Options) -> Samples:
     """Class: the entailment judgement. Attribute: negation, a negation word in either sentence."""
     root = require_folder(path, "sick")
     words = word_list(options.words, "sick")
-    pairs: list[Pair] = []
-    for split, name in enumerate(FILES):
-        if (root / name).is_file():
-            pairs += _pairs(root / name, split)
-        elif split == 0:
-            raise UsageError(f"sick: no file {name} in {root}")
+    pairs = read_pairs(root, FILES, "sick", _pairs)
     found = [negated(p.first, words) or negated(p.second, words) for p in pairs]
     return samples_of(pairs, found, "sick", root)
 
 
 def _pairs(file: Path, split: int) -> Iterator[Pair]:
-    try:
-        text = file.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"sick: {file} cannot be read ({error})") from None
+    text = file.read_text(encoding="utf-8-sig")
     rows = csv.DictReader(io.StringIO(text), delimiter="\t", quoting=csv.QUOTE_NONE)
     missing = [c for c in COLUMNS if c not in (rows.fieldnames or ())]
     if missing:
