@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from sebra.engine.networks import RANDOM, SMALL, NetworkSpec, build
-from sebra.engine.saliency import averaged, contrast_maps, feature_maps, grad_cam, has_maps
+from sebra.engine.saliency import averaged, contrast_maps, feature_maps, has_maps
 
 
 def corner_pictures(n=32, side=48):
@@ -49,17 +49,3 @@ def test_maps_are_fine_enough_and_hooks_leave(network):
 def test_heads_over_features_have_no_places():
     assert not has_maps(build(NetworkSpec("linear", (8,), 2), 0))
     assert has_maps(build(NetworkSpec(SMALL, (3, 32, 32), 2), 0))
-
-
-def test_a_trained_network_looks_at_the_cue():
-    images, labels = corner_pictures(n=32), (torch.arange(32) >= 16).long()
-    network = build(NetworkSpec(SMALL, (3, 48, 48), 2), 0)
-    optimizer = torch.optim.Adam(network.parameters(), lr=1e-2)
-    for _ in range(15):
-        optimizer.zero_grad()
-        torch.nn.functional.cross_entropy(network(images), labels).backward()
-        optimizer.step()
-    heat = grad_cam(network, images[:16], labels[:16]).mean(0)
-    assert heat.shape[0] >= 3
-    assert heat[0, 0] > heat[-1, -1]
-    assert not heat.requires_grad

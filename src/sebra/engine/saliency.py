@@ -76,28 +76,3 @@ def averaged(maps: Tensor) -> Tensor:
     mean = maps.mean(0)
     low, high = mean.min(), mean.max()
     return (mean - low) / (high - low).clamp_min(1e-9)
-
-
-def grad_cam(network: Network, images: Tensor, targets: Tensor) -> Tensor:
-    """Where a trained network looks for the class of each image (Selvaraju et al. 2017): n x h x w.
-
-    The last map is weighted by how much the class's logit grows with each of its channels.
-    """
-    kept: list[Tensor] = []
-
-    def keep(module: nn.Module, given: Any, out: Any) -> None:
-        if isinstance(out, Tensor) and out.dim() == 4 and out.shape[-1] > 1:
-            kept.append(out)
-
-    leaves = [m for m in network.modules() if not any(m.children())]
-    hooks = [m.register_forward_hook(keep) for m in leaves]
-    try:
-        with evaluating(network), torch.enable_grad():
-            logits = network(images)
-            last = kept[-1]
-            chosen = logits.gather(1, targets[:, None]).sum()
-            (slope,) = torch.autograd.grad(chosen, last)
-    finally:
-        for hook in hooks:
-            hook.remove()
-    return (slope.mean((2, 3), keepdim=True) * last).sum(1).clamp_min(0).detach()
