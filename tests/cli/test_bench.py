@@ -178,6 +178,7 @@ def test_wrong_options_cost_one_line_and_status_2(call_cli, data, wrong, words):
 
 def test_help_shows_an_example_and_names_the_studies(call_cli):
     shown = call_cli("bench", "--help").stdout
+    assert shown.startswith("Usage: sebra bench [OPTIONS]")
     assert "Example: sebra bench" in shown
     assert "sebra bench study" in shown
     assert "Example: sebra bench study" in call_cli("bench", "study", "--help").stdout

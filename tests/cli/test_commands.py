@@ -11,6 +11,8 @@ import pandas as pd
 import pytest
 
 import miniatures
+from sebra.debiasing.registry import METHODS
+from sebra.ranking.registry import RANKERS
 
 try:
     import tomllib
@@ -223,3 +225,12 @@ def test_help_shows_an_example(call_cli, command):
     done = call_cli(command, "--help")
     assert done.status == 0
     assert f"Example: sebra {command}" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("command", "names"), [("rank", RANKERS), ("audit", RANKERS), ("debias", METHODS)]
+)
+def test_help_names_every_method(call_cli, command, names):
+    shown = " ".join(call_cli(command, "--help").stdout.split())
+    *others, last = names
+    assert f"{', '.join(others)} or {last}." in shown

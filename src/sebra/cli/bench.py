@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from sebra.cli import options as o
 from sebra.cli.output import Bars, emit, line, table
@@ -30,6 +30,13 @@ class _Group(TyperGroup):
             args = [RUN, *args]
         parsed: list[str] = super().parse_args(ctx, args)
         return parsed
+
+
+class _Run(TyperCommand):
+    """Shows the usage without the word that may be left out."""
+
+    def format_usage(self, ctx: Any, formatter: Any) -> None:
+        formatter.write_usage(ctx.parent.command_path, " ".join(self.collect_usage_pieces(ctx)))
 
 
 bench_app = typer.Typer(
@@ -96,7 +103,7 @@ Out = Annotated[
 ]
 
 
-@bench_app.command(RUN, epilog=EXAMPLE)
+@bench_app.command(RUN, cls=_Run, epilog=EXAMPLE)
 def bench(
     data: Annotated[
         list[str],

@@ -19,13 +19,7 @@ def register(app: typer.Typer) -> None:
 
 def debias(
     data: o.Data,
-    method: Annotated[
-        str,
-        typer.Option(
-            "--method",
-            help="sebra, erm, groupdro, lff, jtt, debian, dfr, lle or resample.",
-        ),
-    ] = "sebra",
+    method: o.DebiasMethod = "sebra",
     ranking: Annotated[
         str | None,
         typer.Option(

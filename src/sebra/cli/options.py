@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sebra.debiasing.registry import METHODS
 from sebra.errors import UsageError
+from sebra.ranking.registry import RANKERS
 
 if TYPE_CHECKING:
     from sebra.runs.folder import RunFolder
     from sebra.workflows.prepare import Source
+
+
+def listed(names: Iterable[str]) -> str:
+    """`a, b or c`."""
+    *others, last = names
+    return f"{', '.join(others)} or {last}" if others else last
+
 
 Data = Annotated[
     str,
@@ -24,6 +34,8 @@ Data = Annotated[
 Run = Annotated[
     str, typer.Argument(metavar="RUN", help="The folder of an earlier run.", show_default=False)
 ]
+RankMethod = Annotated[str, typer.Option("--method", help=f"{listed(RANKERS)}.")]
+DebiasMethod = Annotated[str, typer.Option("--method", help=f"{listed(METHODS)}.")]
 Out = Annotated[
     str | None,
     typer.Option("--out", metavar="RUN", help="Run folder [default: runs/<command>-<time>]."),

@@ -23,9 +23,7 @@ def register(app: typer.Typer) -> None:
 
 def rank(
     data: o.Data,
-    method: Annotated[
-        str, typer.Option("--method", help="sebra, erm, random or neurons.")
-    ] = "sebra",
+    method: o.RankMethod = "sebra",
     neurons: Annotated[
         str | None,
         typer.Option("--neurons", metavar="FILE|auto", help="Marked neurons for --method neurons."),

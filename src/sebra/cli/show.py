@@ -58,9 +58,7 @@ def show_comparison(comparisons: Sequence[Mapping[str, Any]]) -> None:
 
 def audit(
     data: o.Data,
-    method: Annotated[
-        str, typer.Option("--method", help="sebra, erm, random or neurons.")
-    ] = "sebra",
+    method: o.RankMethod = "sebra",
     neurons: Annotated[
         str | None,
         typer.Option("--neurons", metavar="FILE|auto", help="Marked neurons for --method neurons."),
