@@ -18,7 +18,6 @@ def ranking(n: int = 8) -> Ranking:
         bucket=np.arange(n) // 3,
         score=np.linspace(1, 0, n),
         stages={"stage_1": np.linspace(0, 1, n)},
-        noise=np.zeros(n),
         details={"rounds": 3},
     )
     ids = np.array([f"s{i}" for i in range(n)], dtype=object)
@@ -60,7 +59,7 @@ def test_spuriosity_falls_evenly_from_one_to_zero_in_each_class():
 
 def test_the_table_has_the_promised_columns():
     table = ranking().table
-    assert list(table) == ["id", "label", "rank", "bucket", "spuriosity", "stage_1", "noise"]
+    assert list(table) == ["id", "label", "rank", "bucket", "spuriosity", "stage_1"]
     assert set(table["label"]) == {"cat", "dog"}
     assert ranking().stages == ["stage_1"]
     assert ranking().buckets == 3

@@ -1,4 +1,4 @@
-"""The noise column through the plain command line: a manifest with wrong labels."""
+"""The noise column: wrong labels of a manifest are found, and looked for once."""
 
 from __future__ import annotations
 
@@ -8,8 +8,12 @@ from PIL import Image
 from sklearn.metrics import average_precision_score
 
 from sebra.cli.main import run as cli
+from sebra.ranking import noise, peel
 from sebra.samples.noise import inject_noise
 from sebra.samples.open import open_samples
+from sebra.workflows import suspects
+from sebra.workflows.prepare import Source
+from sebra.workflows.rank import RankOptions, rank
 
 
 def test_wrong_labels_of_a_manifest_are_found(tmp_path):
@@ -33,3 +37,24 @@ def test_wrong_labels_of_a_manifest_are_found(tmp_path):
     assert (flagged["suggested"] != flagged["label"]).all()
     assert flagged["why"].str.contains("looks more like").all()
     assert (table.loc[table["noise"] < 0.5, "why"] == "").all()
+
+
+def test_a_ranker_that_estimates_noise_spares_the_run_a_second_estimate(monkeypatch):
+    calls = []
+
+    def estimate(task):
+        calls.append(task)
+        return noise.estimate_noise(task)
+
+    monkeypatch.setattr(peel, "estimate_noise", estimate)
+    monkeypatch.setattr(suspects, "estimate_noise", estimate)
+    source = Source("demo?n=300", device="cpu", mode="features", backbone="random")
+    plain = rank(source, RankOptions("random")).ranking
+    assert len(calls) == 1
+    columns = ["noise", "suggested", "why"]
+    for settings in ((), ("least_noise=1",)):  # with the second the ranker looks for no noise
+        calls.clear()
+        peeled = rank(source, RankOptions("peel", overrides=settings)).ranking
+        assert len(calls) == 1
+        pd.testing.assert_frame_equal(peeled.table[columns], plain.table[columns])
+        assert peeled.details["suspects"] == plain.details["suspects"]

@@ -29,7 +29,7 @@ from sebra.engine.task import Task
 from sebra.errors import check
 from sebra.ranking.balance import contrast_weights, neutral_weights
 from sebra.ranking.crossfit import HeadJudge, Judge, NetworkJudge
-from sebra.ranking.noise import estimate_noise
+from sebra.ranking.noise import NoiseEstimate, estimate_noise
 from sebra.ranking.ranking import Monitor, RankResult
 
 Floats = npt.NDArray[np.float64]
@@ -118,7 +118,8 @@ class PeelRanker:
     def rank(self, task: Task, session: Session, monitor: Monitor) -> RankResult:
         cfg = self.config
         given = task.targets.cpu().numpy().astype(np.int64)
-        noise, labels = self._labels(task, given)
+        estimate = estimate_noise(task) if cfg.least_noise < 1 else None
+        noise, labels = self._labels(estimate, given)
         judge: Judge
         if task.inputs.is_image or task.inputs.is_text:
             judge = NetworkJudge(task, session, cfg)
@@ -135,13 +136,14 @@ class PeelRanker:
                 break
             found.append(stage)
         _explain(session, found, tried, noise)
-        return self._result(found, tried, labels, given, noise)
+        return self._result(found, tried, given, estimate)
 
-    def _labels(self, task: Task, given: npt.NDArray[np.int64]) -> tuple[Floats, Any]:
+    def _labels(
+        self, estimate: NoiseEstimate | None, given: npt.NDArray[np.int64]
+    ) -> tuple[Floats, Any]:
         """How likely each label is wrong, and the labels to judge samples by."""
-        if self.config.least_noise >= 1:
+        if estimate is None:
             return np.zeros(len(given)), given
-        estimate = estimate_noise(task)
         wrong = estimate.flagged & (estimate.flagged.mean() >= self.config.least_noise)
         return np.where(wrong, estimate.noise, 0.0), np.where(wrong, estimate.suggested, given)
 
@@ -196,12 +198,10 @@ class PeelRanker:
         self,
         found: list[Stage],
         tried: list[Stage],
-        labels: npt.NDArray[np.int64],
         given: npt.NDArray[np.int64],
-        noise: Floats,
+        estimate: NoiseEstimate | None,
     ) -> RankResult:
-        n = len(labels)
-        pattern = np.zeros(n, dtype=np.int64)
+        pattern = np.zeros(len(given), dtype=np.int64)
         for stage in found:
             pattern = 2 * pattern + ~stage.follows
         score = found[-1].margin if found else tried[0].easy
@@ -214,6 +214,7 @@ class PeelRanker:
             bucket,
             score,
             stages={f"stage_{k}": _share(s.margin) for k, s in enumerate(found, 1)},
+            noise=estimate,
             details={k: v for k, v in details.items() if v is not None},
         )
 

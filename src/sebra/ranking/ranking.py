@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from sebra.engine.session import Session
     from sebra.engine.task import Task
+    from sebra.ranking.noise import NoiseEstimate
 
 Array = npt.NDArray[Any]
 COLUMNS = ("id", "label", "rank", "bucket", "spuriosity")
@@ -30,13 +31,15 @@ class RankResult:
 
     bucket: smaller = learned earlier = more spurious. score: orders samples inside a bucket,
     larger = more spurious. stages: alignment with each discovered bias, higher = follows it.
-    collapsed: why the order says nothing and what to change; empty for a ranking to go on with.
+    noise: who is likely mislabelled, where the ranker had to know; whoever needs it can spare an
+    estimate of their own. collapsed: why the order says nothing and what to change; empty for a
+    ranking to go on with.
     """
 
     bucket: Array
     score: Array
     stages: Mapping[str, Array] = field(default_factory=dict)
-    noise: Array | None = None
+    noise: NoiseEstimate | None = None
     details: Mapping[str, Any] = field(default_factory=dict)
     collapsed: str = ""
 
@@ -127,8 +130,6 @@ class Ranking:
             "spuriosity": spuriosity_of(rank, labels).astype(np.float64),
         }
         columns.update({k: v.astype(np.float64) for k, v in result.stages.items()})
-        if result.noise is not None:
-            columns["noise"] = result.noise.astype(np.float64)
         return cls(pd.DataFrame(columns), result.details)
 
     def __len__(self) -> int:

@@ -119,7 +119,7 @@ def rank_prepared(prepared: Prepared, ranker: Any, session: Session, meter: Mete
     part, _ = prepared.split("train")
     ranking = Ranking.from_result(result, part.ids, part.labels, part.classes)
     ranking.data = prepared.source.data
-    add_noise(ranking, prepared, session, meter)
+    add_noise(ranking, prepared, session, meter, result.noise)
     with meter.phase("trust"):
         trusted = trust_in(witness_of(task), ranking.table["rank"].to_numpy())
     if trusted is not None:

@@ -5,16 +5,23 @@ from __future__ import annotations
 import numpy as np
 
 from sebra.engine.session import Session
-from sebra.ranking.noise import estimate_noise, too_large
+from sebra.ranking.noise import NoiseEstimate, estimate_noise, too_large
 from sebra.ranking.ranking import Ranking
 from sebra.runs.meter import Meter
 from sebra.workflows.prepare import Prepared
 
 
-def add_noise(ranking: Ranking, prepared: Prepared, session: Session, meter: Meter) -> None:
+def add_noise(
+    ranking: Ranking,
+    prepared: Prepared,
+    session: Session,
+    meter: Meter,
+    known: NoiseEstimate | None = None,
+) -> None:
     """Estimates who is mislabelled and writes it into the ranking's table.
 
-    `ranking` is in the order of the training split, as `Ranking.from_result` leaves it.
+    `ranking` is in the order of the training split, as `Ranking.from_result` leaves it. known: the
+    estimate of that split, where the ranker has made it already.
     """
     task = prepared.task("train")
     if too_large(task):
@@ -24,7 +31,7 @@ def add_noise(ranking: Ranking, prepared: Prepared, session: Session, meter: Met
         return
     part, _ = prepared.split("train")
     with meter.phase("noise"):
-        found = estimate_noise(task)
+        found = estimate_noise(task) if known is None else known
     names = np.asarray(part.classes, dtype=object)
     ranking.table = ranking.table.assign(
         noise=found.noise,
