@@ -12,7 +12,7 @@ from ranking.toys import task_of
 from sebra.engine.networks import RANDOM, NetworkSpec, build
 from sebra.engine.session import Session
 from sebra.errors import UsageError
-from sebra.ranking.peel import PeelConfig, PeelRanker
+from sebra.ranking.peel import PeelConfig, PeelRanker, Stage
 from sebra.ranking.ranking import Blind, ranks_within_classes
 from sebra.samples.open import open_samples
 
@@ -92,6 +92,21 @@ def test_the_same_seed_gives_the_same_ranking():
 def test_a_higher_demand_on_evidence_refuses_weaker_stages():
     x, y, _ = pictures(2)
     assert len(peel(x, y, evidence=0.951)[0].stages) <= 1
+
+
+def test_a_stage_stands_where_two_classes_have_enough_samples_that_break_it():
+    labels = np.repeat([0, 1, 2], 20)
+    ranker = PeelRanker(PeelConfig(least=8))
+
+    def stands(*broken):
+        margin = np.ones(60)
+        for c, count in enumerate(broken):
+            margin[20 * c : 20 * c + count] = -1
+        return ranker._stands(Stage(margin, margin, 1.0, 1.0, 1.0), labels)
+
+    assert stands(8, 0, 8)
+    assert not stands(20, 7, 7)
+    assert not stands(0, 0, 0)
 
 
 def test_settings_out_of_range_are_refused():

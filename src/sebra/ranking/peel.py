@@ -189,10 +189,8 @@ class PeelRanker:
 
     def _stands(self, stage: Stage, labels: npt.NDArray[np.int64]) -> bool:
         cfg = self.config
-        broken = np.bincount(labels, ~stage.follows, minlength=int(labels.max()) + 1)
-        return stage.evidence >= cfg.evidence and bool(
-            (broken >= cfg.least).sum() >= min(2, (broken >= 0).sum())
-        )
+        broken = np.bincount(labels, ~stage.follows)
+        return stage.evidence >= cfg.evidence and bool((broken >= cfg.least).sum() >= 2)
 
     def _result(
         self,
