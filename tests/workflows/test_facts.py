@@ -6,6 +6,7 @@ import subprocess
 
 import pytest
 
+from sebra.errors import UsageError
 from sebra.workflows.benching import facts
 
 
@@ -52,3 +53,13 @@ def test_without_history_the_commit_is_unknown_unless_said(tmp_path, monkeypatch
     assert facts.commit() is None
     monkeypatch.setenv("SEBRA_COMMIT", "abc123")
     assert facts.commit() == "abc123"
+
+
+def test_the_runs_beside_this_one_are_as_the_environment_says(monkeypatch):
+    monkeypatch.delenv("SEBRA_RUNS_TOGETHER", raising=False)
+    assert facts.runs_beside() == 1
+    monkeypatch.setenv("SEBRA_RUNS_TOGETHER", "5")
+    assert facts.runs_beside() == 5
+    monkeypatch.setenv("SEBRA_RUNS_TOGETHER", "many")
+    with pytest.raises(UsageError, match="SEBRA_RUNS_TOGETHER"):
+        facts.runs_beside()

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from sebra import __version__
+from sebra.errors import UsageError
 
 _LIBRARIES = ("torch", "numpy", "timm")
 
@@ -42,6 +43,14 @@ def commit() -> str | None:
     except (OSError, subprocess.SubprocessError):
         return None
     return f"{head}+" if changed else head
+
+
+def runs_beside() -> int:
+    """How many runs share the machine, as `SEBRA_RUNS_TOGETHER` says of commands side by side."""
+    said = os.environ.get("SEBRA_RUNS_TOGETHER") or "1"
+    if not said.isdecimal():
+        raise UsageError(f"SEBRA_RUNS_TOGETHER: a number of runs, not {said!r}")
+    return int(said)
 
 
 def _git(folder: Path, *arguments: str) -> str:

@@ -24,7 +24,7 @@ from sebra.runs.config import build_config, read_preset
 from sebra.runs.folder import RunFolder
 from sebra.runs.meter import Meter
 from sebra.samples.table import FeatureArray, Samples
-from sebra.workflows.benching.facts import facts
+from sebra.workflows.benching.facts import facts, runs_beside
 from sebra.workflows.benching.plan import (
     NO_PRESET,
     OWN_RANKER,
@@ -243,12 +243,13 @@ class Workbench:
         """What a row says of where and with what it was measured."""
         backbone = backbone_name(p.backbone)
         network = {"mode": p.mode, "backbone": backbone, "image_size": p.image_size}
+        together = max(self.options.jobs, runs_beside())
         return {
             "data": self.name,
             "preset": self.preset or NO_PRESET,
             "network": _present(network),
             # Seconds of runs that shared the machine are not those of a run alone.
-            **({"runs_together": self.options.jobs} if self.options.jobs > 1 else {}),
+            **({"runs_together": together} if together > 1 else {}),
             **facts(p.device),
         }
 
