@@ -23,6 +23,7 @@ MOST_FAULTS = 300
 MOST_SETTINGS = 200
 HEATMAP_SIDE = 224
 FIRST_SUSPECTS = 12
+NETWORK_OPTIONS = ("mode", "backbone", "weights", "image-size")
 ENDS = "rank"  # the heat maps that contrast both ends of a class
 RANKING_FIGURES = {
     "somers_d": ("Somers’ D", "agreement with the true groups: 1 perfect, 0 chance"),
@@ -38,7 +39,7 @@ def page_context(run: ReportInput) -> dict[str, Any]:
     picked = pick(ranked)
     album = album_of(ranked, picked.by_importance(), run.thumbnail)
     cues, biases = facts.cues(run.samples), facts.biases(ranked)
-    data = shlex.quote(run.data or run.samples.source or "DATA")
+    data = _shell_data(run)
     return {
         "title": visible(run.title),
         "data_name": visible(run.data or run.samples.source or run.samples.name),
@@ -79,6 +80,16 @@ def page_context(run: ReportInput) -> dict[str, Any]:
     }
 
 
+def _shell_data(run: ReportInput) -> str:
+    """The data set and the network's options, as the next command needs them to use both again."""
+    words = [run.data or run.samples.source or "DATA"]
+    for option in NETWORK_OPTIONS:
+        value = run.config.get(option.replace("-", "_"))
+        if value is not None:
+            words += [f"--{option}", str(value)]
+    return shlex.join(words)
+
+
 def _all_buckets(ranked: Ranked) -> Markup:
     return charts.all_buckets(facts.bucket_counts(ranked), "c-buckets") if len(ranked) else Markup()
 
@@ -97,6 +108,9 @@ def _tiles(run: ReportInput, ranked: Ranked) -> list[tuple[str, str, str]]:
         if mean(ranking.get(key)) is not None:
             label, meaning = RANKING_FIGURES[key]
             tiles.append((label, figure(ranking[key], 2 if key != "pd" else 1), meaning))
+    if mean(ranking.get("trust")) is not None:
+        meaning = "the Somers’ D to expect, found without attributes"
+        tiles.append(("trust", figure(ranking["trust"], 2), meaning))
     models = [(c.get("name", "model"), c.get("evaluation", {})) for c in run.comparisons]
     if not models:
         models = [("model", run.metrics.get("evaluation", {}))]

@@ -56,7 +56,10 @@ def summarise(
     data: str,
     run: str,
 ) -> Summary:
-    """Says what the figures support and no more; `data` and `run` are ready for a shell."""
+    """Says what the figures support and no more.
+
+    `data` (with the options that every command on it takes) and `run` are ready for a shell.
+    """
     summary = _verdict(ranked, cues, biases)
     cost = _cost(metrics, comparisons)
     if cost:
@@ -191,12 +194,14 @@ def _trust(ranking: Mapping[str, Any]) -> list[Markup]:
                 said, figure(ranking["somers_d"], 2)
             )
         )
-    trust = ranking.get("trust")
-    if isinstance(trust, Mapping) and "mean" not in trust:
-        figures = [f"{str(k).replace('_', ' ')} {figure(v, 2)}" for k, v in trust.items()]
-        out.append(Markup("The run’s own checks: {}.").format(", ".join(figures)))
-    elif trust is not None:
-        out.append(Markup("The run’s own check: {}.").format(figure(trust, 2)))
+    trust = mean(ranking.get("trust"))
+    if trust is not None:
+        said = "high" if trust >= FOUND else "fair" if trust >= PARTLY else "low"
+        out.append(
+            Markup("Trust is {}: {}, the Somers’ D to expect by what the run could check.").format(
+                said, figure(ranking["trust"], 2)
+            )
+        )
     learned = mean(ranking.get("learned"))
     share = mean(ranking.get("largest_bucket_share"))
     if learned is not None and learned < SWALLOWED:
