@@ -15,36 +15,47 @@ if TYPE_CHECKING:
 Array = npt.NDArray[Any]
 
 # Per figure the word for more of it and the word for less.
-WORDS = (
+COLOURS = (
     ("brighter", "darker"),
     ("redder", "less red"),
     ("greener", "less green"),
     ("bluer", "less blue"),
     ("more colourful", "greyer"),
+)
+MIDDLE = " in the middle"
+WORDS = (
+    *COLOURS,
     ("busier", "smoother"),
     ("wider", "narrower"),
+    *((more + MIDDLE, less + MIDDLE) for more, less in COLOURS),
 )
 GRID = 12  # a picture is reduced to this many cells each way
 FEWEST = 30  # pictures, below which nothing is said
 FEWEST_OF_TWO = 8  # on either side, where the score has two values only
 CLEAR = 0.35  # Somers' D from which a difference is named
+CLEARER = 0.1  # by which the middle must differ more than the whole to be named
 MOST_WORDS = 3
 
 
 def look_of(image: Image.Image) -> tuple[float, ...]:
-    """Brightness, redness, greenness, blueness, colourfulness, detail and shape."""
+    """One figure for each of `WORDS`: the whole picture's colours, detail, shape, its middle's."""
     small = np.asarray(image.convert("RGB").resize((GRID, GRID)), dtype=np.float64) / 255
-    red, green, blue = small.mean(axis=(0, 1))
     grey = small.mean(axis=2)
     steps = np.abs(np.diff(grey, axis=0)).mean() + np.abs(np.diff(grey, axis=1)).mean()
+    third = GRID // 3
+    middle = small[third:-third, third:-third]
+    return (*_colours(small), float(steps), image.width / image.height, *_colours(middle))
+
+
+def _colours(pixels: Array) -> tuple[float, ...]:
+    """Brightness, redness, greenness, blueness and colourfulness."""
+    red, green, blue = pixels.mean(axis=(0, 1))
     return (
-        float(grey.mean()),
+        float(pixels.mean()),
         float(red - (green + blue) / 2),
         float(green - (red + blue) / 2),
         float(blue - (red + green) / 2),
-        float((small.max(axis=2) - small.min(axis=2)).mean()),
-        float(steps),
-        image.width / image.height,
+        float((pixels.max(axis=2) - pixels.min(axis=2)).mean()),
     )
 
 
@@ -59,8 +70,11 @@ def differences(looks: Array, score: Array) -> list[tuple[str, float]]:
     # Rounded, so that the noise of compression is no difference in shape or colour.
     levels = np.round(looks, 3)
     found = []
-    for k, (more, less) in enumerate(WORDS):
-        d = somers_d(levels[:, k], _ranks(score))
+    ds = [somers_d(levels[:, k], _ranks(score)) for k in range(len(WORDS))]
+    for k, (d, (more, less)) in enumerate(zip(ds, WORDS, strict=True)):
+        whole = ds[k - len(WORDS) + len(COLOURS)] if more.endswith(MIDDLE) else None
+        if whole is not None and not abs(d) >= abs(whole) + CLEARER:
+            continue  # said of the whole picture already, or of nothing
         if np.isfinite(d) and abs(d) >= CLEAR:
             found.append((more if d > 0 else less, float(d)))
     return sorted(found, key=lambda pair: -abs(pair[1]))[:MOST_WORDS]
