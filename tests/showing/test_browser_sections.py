@@ -10,12 +10,15 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from sebra.ranking.neurons import Neuron
 from sebra.samples.table import Texts
 from sebra.showing.report import ReportInput, write_report
+from sebra.workflows.neurons import render_page
 
 from .conftest import HOSTILE, Watched, full_run
 
 pytestmark = pytest.mark.browser
+CONTRAST = Path(__file__).with_name("contrast.js")
 SUSPECTS = 20
 FOLLOWS, BREAKS = '[aria-label="Follow bias 2, boat"]', '[aria-label="Break bias 2, boat"]'
 LONG = "a first sentence about boats " + "and so on " * 40 + "to the last word"
@@ -252,3 +255,23 @@ def test_hostile_names_in_every_late_section_are_texts(watched: Watched, tmp_pat
     assert f"suggested label\t{HOSTILE[0]}" in facts
     tip = page.locator("#d-table bdi[title^='long x']")
     assert all(len(t) <= 1000 for t in tip.evaluate_all("all => all.map(e => e.title)"))
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_page_of_neurons_shows_hostile_names_as_texts(
+    watched: Watched, tmp_path: Path, scheme: str
+) -> None:
+    part = full_run(n=84, classes=HOSTILE, ids=lambda i: f"{HOSTILE[i % 7]}{i}").samples
+    neurons = tuple((Neuron(c, 0.5, False, (c, c + 7)),) for c in range(len(HOSTILE)))
+    path = tmp_path / "neurons.html"
+    path.write_text(render_page(part, neurons), encoding="utf-8")
+    page = watched.page
+    page.emulate_media(color_scheme=scheme)
+    page.set_viewport_size({"width": 390, "height": 800})
+    page.goto(path.as_uri())
+    assert page.locator("h2").all_inner_texts() == [" ".join(name.split()) for name in HOSTILE]
+    assert page.locator("li img").evaluate_all("all => all.every(i => i.naturalWidth > 0)")
+    assert page.locator("li").first.inner_text().startswith(HOSTILE[0])
+    assert page.evaluate("document.querySelectorAll('[onerror], script').length") == 0
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert page.evaluate(CONTRAST.read_text(encoding="utf-8")) == []

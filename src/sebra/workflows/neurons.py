@@ -176,13 +176,21 @@ _PAGE = """<!doctype html>
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta http-equiv="Content-Security-Policy"
   content="default-src 'none'; img-src data:; style-src 'unsafe-inline'">
+<meta name="color-scheme" content="light dark">
 <title>Neurons to mark</title>
+<link rel="icon" href="data:,">
 <style>
+:root { --ink: #1a1a1a; --paper: #fff; --muted: #555; --line: #ccc }
+@media (prefers-color-scheme: dark) {
+  :root { --ink: #e8ebee; --paper: #12161b; --muted: #a3adb8; --line: #333c46 }
+}
 body { font: 16px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 70rem; padding: 0 1rem;
-  color: #1a1a1a; background: #fff }
-section { border-top: 1px solid #ccc; margin-top: 2rem }
+  color: var(--ink); background: var(--paper) }
+section { border-top: 1px solid var(--line); margin-top: 2rem }
+h2 { overflow-wrap: anywhere; unicode-bidi: isolate }
 ul { display: flex; flex-wrap: wrap; gap: .5rem; list-style: none; padding: 0 }
-li { overflow-wrap: anywhere; max-width: {{ side }}px; font-size: .75rem; color: #555 }
+li { overflow-wrap: anywhere; width: min({{ side }}px, 100%); unicode-bidi: isolate;
+  font-size: .75rem; color: var(--muted) }
 img { display: block; max-width: 100% }
 </style>
 <h1>Neurons to mark</h1>
