@@ -72,6 +72,19 @@ def test_wrong_labels_do_not_take_over():
     assert any("mislabelled" in note for note in session.notes)
 
 
+def test_wrong_labels_do_not_pass_for_broken_shortcuts_nor_hide_them():
+    x, y, follows = pictures(2)
+    wrong = np.random.default_rng(1).random(len(y)) < 0.1
+    given = np.where(wrong, 1 - y, y)
+    result, _ = peel(x, given)
+    followed = result.stages["stage_1"] > 0.5
+    assert (followed == follows[0])[~wrong].mean() > 0.95
+    assert not followed[wrong & follows[0]].any()  # the shortcut of the other class
+    rank = ranks_within_classes(result.bucket, result.score, given)
+    last = rank >= 0.95 * np.bincount(given)[given]
+    assert wrong[last].mean() < 0.5  # most of those that break every shortcut are mislabelled
+
+
 def test_a_rare_class_keeps_its_ranking():
     x, y, follows = pictures(1)
     rng = np.random.default_rng(0)
@@ -102,7 +115,7 @@ def test_a_stage_stands_where_two_classes_have_enough_samples_that_break_it():
         margin = np.ones(60)
         for c, count in enumerate(broken):
             margin[20 * c : 20 * c + count] = -1
-        return ranker._stands(Stage(margin, margin, 1.0, 1.0, 1.0), labels)
+        return ranker._stands(Stage(margin, margin, 1.0, 1.0, 1.0, np.zeros(60)), labels)
 
     assert stands(8, 0, 8)
     assert not stands(20, 7, 7)

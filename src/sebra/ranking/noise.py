@@ -99,6 +99,26 @@ def noise_of(x: Tensor, targets: Tensor, classes: int, seed: int = 0) -> NoiseEs
     return _estimate(lambda rows: x[rows], targets, classes, seed)
 
 
+def noise_among(
+    logits: Array, labels: Array, suspects: Array, members: Array
+) -> npt.NDArray[np.float64]:
+    """The noise of the suspects alone, by logits that were made without them; zero elsewhere.
+
+    suspects, members: masks. A suspect is compared with those members of the class it looks like.
+    """
+    n = len(labels)
+    best = _best_other(logits, labels)
+    typical = np.zeros(n)
+    for own, other in {*zip(labels[suspects].tolist(), best[suspects].tolist(), strict=True)}:
+        reference = logits[members & (labels == other)]
+        if len(reference) >= FEWEST_MEMBERS:
+            rows = suspects & (labels == own) & (best == other)
+            scale = np.sort(reference[:, other] - reference[:, own])
+            place = np.searchsorted(scale, logits[rows, other] - logits[rows, own], side="right")
+            typical[rows] = (place + 0.5) / (len(scale) + 1)
+    return _share_mislabelled(typical)
+
+
 def _estimate(read: Reader, targets: Tensor, classes: int, seed: int) -> NoiseEstimate:
     labels = targets.cpu().numpy().astype(np.int64)
     n = len(labels)

@@ -27,9 +27,9 @@ from torch import Tensor
 from sebra.engine.session import Session
 from sebra.engine.task import Task
 from sebra.errors import check
-from sebra.ranking.balance import contrast_weights, neutral_weights
+from sebra.ranking.balance import Flags, contrast_weights, neutral_weights
 from sebra.ranking.crossfit import HeadJudge, Judge, NetworkJudge
-from sebra.ranking.noise import NoiseEstimate, estimate_noise
+from sebra.ranking.noise import SUSPECT, NoiseEstimate, estimate_noise, noise_among
 from sebra.ranking.ranking import Monitor, RankResult
 
 Floats = npt.NDArray[np.float64]
@@ -43,9 +43,9 @@ class PeelConfig:
     stages: the most that are looked for. evidence: what a stage must reach to stand. least: the
     fewest suspects of a class that are worth a stage. folds: how many parts the samples are cut
     into for held-out predictions. parts: ranks inside a pattern of shortcuts are cut into at most
-    this many buckets. least_noise: from this share of likely mislabelled samples (`noise`) on, they
-    do not take part in finding shortcuts and are judged by the class they look like; below it they
-    are taken for hard but right. penalty, penalty_contrast: on the weights of heads, of the first
+    this many buckets. least_noise: from this share of likely mislabelled samples (`noise`) on, each
+    counts the less in finding shortcuts the likelier it is wrong, which is estimated anew with every
+    shortcut found; below it they are taken for hard but right. penalty, penalty_contrast: on the weights of heads, of the first
     and of the second model. steps and the fields after it: training of networks over images; beta
     is that of the u weighting.
     """
@@ -97,6 +97,7 @@ class Stage:
     accuracy: float  # of the first model, weighted
     consistency: float
     strength: float
+    noise: Floats  # how likely each label is wrong, given the shortcuts before this one
 
     @property
     def follows(self) -> npt.NDArray[np.bool_]:
@@ -119,7 +120,7 @@ class PeelRanker:
         cfg = self.config
         given = task.targets.cpu().numpy().astype(np.int64)
         estimate = estimate_noise(task) if cfg.least_noise < 1 else None
-        noise, labels = self._labels(estimate, given)
+        noise = self._noise(estimate, len(given))
         judge: Judge
         if task.inputs.is_image or task.inputs.is_text:
             judge = NetworkJudge(task, session, cfg)
@@ -128,39 +129,38 @@ class PeelRanker:
         found: list[Stage] = []
         tried: list[Stage] = []
         while len(found) < cfg.stages:
-            stage = self._stage(judge, session, labels, 1 - noise, found, len(tried) + 1)
+            stage = self._stage(judge, session, given, noise, found, len(tried) + 1)
             tried.append(stage)
             follows = torch.from_numpy(stage.follows).to(task.device)
             monitor.round(len(tried) - 1, None, float("nan"), follows)
-            if not self._stands(stage, labels):
+            if not self._stands(stage, given):
                 break
             found.append(stage)
-        _explain(session, found, tried, noise)
+        _explain(session, found, tried)
         return self._result(found, tried, given, estimate)
 
-    def _labels(
-        self, estimate: NoiseEstimate | None, given: npt.NDArray[np.int64]
-    ) -> tuple[Floats, Any]:
-        """How likely each label is wrong, and the labels to judge samples by."""
-        if estimate is None:
-            return np.zeros(len(given)), given
-        wrong = estimate.flagged & (estimate.flagged.mean() >= self.config.least_noise)
-        return np.where(wrong, estimate.noise, 0.0), np.where(wrong, estimate.suggested, given)
+    def _noise(self, estimate: NoiseEstimate | None, n: int) -> Floats:
+        """How likely each label is wrong, as far as can be told before any shortcut is known."""
+        if estimate is None or estimate.flagged.mean() < self.config.least_noise:
+            return np.zeros(n)
+        return np.where(estimate.flagged, estimate.noise, 0.0)
 
     def _stage(
         self,
         judge: Judge,
         session: Session,
         labels: npt.NDArray[np.int64],
-        trust: Floats,
+        noise: Floats,
         found: list[Stage],
         number: int,
     ) -> Stage:
         before = np.array([s.follows for s in found], bool).reshape(-1, len(labels)).T
-        weights = neutral_weights(before, labels, trust)
 
         def compute() -> dict[str, Tensor]:
             y = torch.from_numpy(labels)
+            wrong = _noise_given(judge, before, labels, noise) if found and noise.any() else noise
+            trust = 1 - wrong
+            weights = neutral_weights(before, labels, trust)
             first = judge.tell_class(y, torch.from_numpy(weights))
             easy = margins(first, y)
             right = (easy > 0).numpy()
@@ -175,21 +175,24 @@ class PeelRanker:
                 "told": margins(second, y),
                 "agrees": (second.argmax(1) == seems).double(),
                 "apart": torch.from_numpy(apart),
+                "weights": torch.from_numpy(weights),
+                "noise": torch.from_numpy(wrong),
             }
 
         fit = {k: v.double().numpy() for k, v in session.once(f"stage_{number}", compute).items()}
-        told, easy = fit["told"], fit["easy"]
+        told, easy, weights = fit["told"], fit["easy"], fit["weights"]
         return Stage(
             margin=told + _EASY_SHARE * easy * told.std() / max(float(easy.std()), 1e-12),
             easy=easy,
             accuracy=_mean(easy > 0, weights),
             consistency=_mean(fit["agrees"], fit["apart"]),
             strength=_mean(told > 0, weights),
+            noise=fit["noise"],
         )
 
     def _stands(self, stage: Stage, labels: npt.NDArray[np.int64]) -> bool:
         cfg = self.config
-        broken = np.bincount(labels, ~stage.follows)
+        broken = np.bincount(labels, ~stage.follows * (1 - stage.noise))
         return stage.evidence >= cfg.evidence and bool((broken >= cfg.least).sum() >= 2)
 
     def _result(
@@ -199,11 +202,12 @@ class PeelRanker:
         given: npt.NDArray[np.int64],
         estimate: NoiseEstimate | None,
     ) -> RankResult:
-        pattern = np.zeros(len(given), dtype=np.int64)
-        for stage in found:
-            pattern = 2 * pattern + ~stage.follows
-        score = found[-1].margin if found else tried[0].easy
-        bucket = _parts(pattern, score, given, self.config.parts)
+        noise = tried[-1].noise
+        if found:
+            score = found[-1].margin
+        else:  # likely mislabelled ones are placed as members of the class they look like
+            score = np.where(noise > 0, np.abs(tried[0].easy), tried[0].easy)
+        bucket = _parts(_patterns(found, noise), score, given, self.config.parts)
         details: dict[str, Any] = {
             "peeled": [_figures(s) for s in found],
             "refused": _figures(tried[-1]) if len(tried) > len(found) else None,
@@ -215,6 +219,35 @@ class PeelRanker:
             noise=estimate,
             details={k: v for k, v in details.items() if v is not None},
         )
+
+
+def _patterns(found: list[Stage], noise: Floats) -> npt.NDArray[np.int64]:
+    """The shortcuts a sample follows as a number, smaller where it follows more or stronger ones.
+
+    Samples that follow none and are more likely wrong than right stand before all others that break
+    the strongest shortcut: they break it too, but the tail belongs to those labelled right.
+    """
+    pattern = np.zeros(len(noise), dtype=np.int64)
+    for stage in found:
+        pattern = 2 * pattern + ~stage.follows
+    last = (1 << len(found)) - 1
+    wrong = (pattern == last) & (noise >= SUSPECT) & (last > 0)
+    return np.where(wrong, last, 2 * pattern)
+
+
+def _noise_given(
+    judge: Judge, before: Flags, labels: npt.NDArray[np.int64], noise: Floats
+) -> Floats:
+    """How likely each label is wrong, once it is known which shortcuts (`before`) a sample follows.
+
+    A mislabelled sample breaks every shortcut of the class it is given, but so does a right one
+    that has none of them; what still tells them apart shows once the shortcuts are neutralised.
+    """
+    breaks, keeps = np.logical_not(before.any(axis=1)), np.asarray(before.all(axis=1))
+    trust = np.where(breaks, 1 - noise, 1.0)
+    weights = neutral_weights(before, labels, trust)
+    logits = judge.tell_class(torch.from_numpy(labels), torch.from_numpy(weights))
+    return noise_among(logits.double().numpy(), labels, np.asarray(breaks), keeps)
 
 
 def margins(logits: Tensor, labels: Tensor) -> Tensor:
@@ -258,7 +291,7 @@ def _parts(
     return pattern * parts + sub
 
 
-def _explain(session: Session, found: list[Stage], tried: list[Stage], noise: Floats) -> None:
+def _explain(session: Session, found: list[Stage], tried: list[Stage]) -> None:
     if found:
         shares = ", ".join(f"{s.follows.mean():.0%}" for s in found)
         noun = "shortcut" if len(found) == 1 else "shortcuts"
@@ -268,6 +301,6 @@ def _explain(session: Session, found: list[Stage], tried: list[Stage], noise: Fl
             "peeling: no shortcut found (hard samples share no property that can be seen in new "
             f"ones, evidence {tried[0].evidence:.2f}); the ranking is from easy to hard"
         )
-    wrong = int((noise > 0).sum())
+    wrong = round(float(tried[-1].noise.sum()))
     if wrong:
-        session.note(f"peeling: {wrong} likely mislabelled samples took no part")
+        session.note(f"peeling: about {wrong} mislabelled samples, which count less the likelier")

@@ -38,6 +38,10 @@ STUDIES: dict[str, tuple[str, str]] = {
         "sebra.workflows.benching.studies.qualitative",
         "pictures of both ends of the ranking, and of the neurons that count most",
     ),
+    "robustness": (
+        "sebra.workflows.benching.studies.robustness",
+        "what unequal classes and wrong labels cost peel and the faithful method",
+    ),
     "symmetry": (
         "sebra.workflows.benching.studies.symmetry",
         "training loss of samples with and without the shortcuts",
