@@ -44,10 +44,10 @@ class PeelConfig:
     fewest suspects of a class that are worth a stage. folds: how many parts the samples are cut
     into for held-out predictions. parts: ranks inside a pattern of shortcuts are cut into at most
     this many buckets. least_noise: from this share of likely mislabelled samples (`noise`) on, each
-    counts the less in finding shortcuts the likelier it is wrong, which is estimated anew with every
-    shortcut found; below it they are taken for hard but right. penalty, penalty_contrast: on the weights of heads, of the first
-    and of the second model. steps and the fields after it: training of networks over images; beta
-    is that of the u weighting.
+    counts the less in finding shortcuts the likelier it is wrong, which is estimated anew with
+    every shortcut found; below it they are taken for hard but right. penalty, penalty_contrast: on
+    the weights of heads, of the first and of the second model. steps and the fields after it:
+    training of networks over images; beta is that of the u weighting.
     """
 
     stages: int = 4
