@@ -12,7 +12,13 @@ from sebra.errors import UsageError
 from sebra.ranking.registry import RANKERS, ranker_class
 from sebra.ranking.sebra import SebraConfig
 from sebra.runs import config as module
-from sebra.runs.config import build_config, parse_overrides, preset_names, read_preset
+from sebra.runs.config import (
+    build_config,
+    parse_overrides,
+    preset_names,
+    ranking_weights,
+    read_preset,
+)
 
 
 @dataclass(frozen=True)
@@ -59,6 +65,21 @@ def test_a_methods_own_section_wins_over_that_of_its_role(presets):
     assert build_config(Settings, "rank", "sebra", "scratch") == Settings(lr=5.0, batch=2)
     assert build_config(Settings, "rank", "erm", "scratch") == Settings(lr=2.0, batch=2)
     assert build_config(Settings, "debias", "erm", "scratch") == Settings(beta=9.0)
+
+
+def test_what_the_mode_says_of_a_method_wins_over_what_a_preset_says_of_its_role(presets):
+    presets(
+        mode_finetune="[rank]\nlr = 0.1\n[rank.sebra]\nbeta = 0.9\nbatch = 32",
+        paper_x="[rank]\nlr = 0.2\nbeta = 0.1\nbatch = 64\n[rank.sebra]\nbatch = 16",
+    )
+    made = build_config(Settings, "rank", "sebra", "finetune", "paper/x")
+    assert made == Settings(lr=0.2, beta=0.9, batch=16)
+
+
+def test_a_ranker_of_its_own_kind_begins_where_the_preset_says(presets):
+    presets(paper_x='[network]\nrank_weights = "none"\n[network.peel]\nrank_weights = "same"')
+    assert ranking_weights("paper/x", "sebra") == "none"
+    assert ranking_weights("paper/x", "peel") is None
 
 
 def test_over_features_a_preset_does_not_change_the_steps(presets):

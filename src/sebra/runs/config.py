@@ -51,22 +51,33 @@ def build_config(
 ) -> Config:
     """A method's configuration: its defaults, then the mode's, then the preset's, then `--set`.
 
-    role: `rank` or `debias`. mode: `features`, `finetune` or `scratch`.
+    What the mode or the preset says of the method itself goes before what either says of its role:
+    a preset's `[rank]` is not for a ranker that steps otherwise. role: `rank` or `debias`. mode:
+    `features`, `finetune` or `scratch`.
     """
-    values: dict[str, Any] = {}
-    values.update(_section(read_preset(f"mode/{mode}"), role, method, kind))
+    shared, own = _section(read_preset(f"mode/{mode}"), role, method, kind)
     if preset is not None:
         found = read_preset(preset)
-        chosen = _section(found, role, method, kind)
-        if (mode == "features") != (found.get("mode") == "features"):
-            chosen = {k: v for k, v in chosen.items() if k not in STEP_FIELDS}
-        values.update(chosen)
-    values.update(parse_overrides(kind, overrides))
-    return kind(**values)
+        elsewhere = (mode == "features") != (found.get("mode") == "features")
+        passed_over = STEP_FIELDS if elsewhere else frozenset[str]()
+        of_role, of_method = _section(found, role, method, kind)
+        shared |= {k: v for k, v in of_role.items() if k not in passed_over}
+        own |= {k: v for k, v in of_method.items() if k not in passed_over}
+    return kind(**{**shared, **own, **parse_overrides(kind, overrides)})
 
 
-def _section(preset: Mapping[str, Any], role: str, method: str, kind: Any) -> dict[str, Any]:
-    """Values for one method: those of its role that it has fields for, then its own section."""
+def ranking_weights(preset: str, ranker: str) -> str | None:
+    """Where a preset has a ranker's network begin; None for as the trained one does."""
+    network = read_preset(preset).get("network", {})
+    own = network.get(ranker, {})
+    found = {**network, **own}.get("rank_weights")
+    return None if found in (None, "same") else str(found)
+
+
+def _section(
+    preset: Mapping[str, Any], role: str, method: str, kind: Any
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Values of a role that the method has fields for, and those of the method's own section."""
     fields = {f.name for f in dataclasses.fields(kind)}
     section = preset.get(role, {})
     if not isinstance(section, Mapping) or not isinstance(section.get(method, {}), Mapping):
@@ -76,12 +87,11 @@ def _section(preset: Mapping[str, Any], role: str, method: str, kind: Any) -> di
     unknown = [k for k in own if k not in fields]
     if unknown:
         raise UsageError(f"preset: {role}.{method} has no setting {unknown[0]!r}")
-    chosen = {**shared, **own}
     hints = typing.get_type_hints(kind)
-    for name, value in chosen.items():
+    for name, value in (*shared.items(), *own.items()):
         if not _fits(value, hints[name]):
             raise UsageError(f"preset: {role} has {name} = {value!r:.40}, not a valid {name}")
-    return chosen
+    return shared, dict(own)
 
 
 def _fits(value: Any, hint: Any) -> bool:

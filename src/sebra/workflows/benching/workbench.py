@@ -20,7 +20,7 @@ from sebra.errors import Interrupted, UsageError
 from sebra.measuring.disparity import performance_disparity
 from sebra.ranking.ranking import Blind, Ranking
 from sebra.ranking.registry import ranker_class
-from sebra.runs.config import build_config, read_preset
+from sebra.runs.config import build_config, ranking_weights
 from sebra.runs.folder import RunFolder
 from sebra.runs.meter import Meter
 from sebra.samples.table import FeatureArray, Samples
@@ -64,7 +64,8 @@ class Workbench:
         self.meter = Meter()
         self.prepared = prepare(source, Session(progress=progress), self.meter)
         self.preset = preset_for(source.data, options.preset)
-        self.ranking_on = self._prepared_to_rank()
+        self._ranking_on: dict[str | None, Prepared] = {None: self.prepared}
+        self.ranking_on(OWN_RANKER)  # what cannot be had is refused before any run
         self.name = data_name(source.data)
         self._beside = wanted_companions(source.data)
         self._content = _fingerprint(self.prepared.samples)
@@ -75,14 +76,18 @@ class Workbench:
     def samples(self) -> Samples:
         return self.prepared.samples
 
-    def _prepared_to_rank(self) -> Prepared:
-        """The data set with the network that ranks; what lies on the device is shared."""
-        p = self.prepared
+    def ranking_on(self, ranker: str) -> Prepared:
+        """The data set with the network that a ranker uses; what lies on the device is shared."""
         weights = self.options.rank_weights
-        if weights is None and self.preset is not None and p.mode != "features":
-            weights = read_preset(self.preset).get("network", {}).get("rank_weights")
-        if weights is None:
-            return self.prepared
+        if weights is None and self.preset is not None and self.prepared.mode != "features":
+            weights = ranking_weights(self.preset, ranker)
+        if weights not in self._ranking_on:
+            assert weights is not None
+            self._ranking_on[weights] = self._prepared_with(weights)
+        return self._ranking_on[weights]
+
+    def _prepared_with(self, weights: str) -> Prepared:
+        p = self.prepared
         if p.mode == "features":
             raise UsageError("--rank-weights: rankings over frozen features share their backbone")
         source = dataclasses.replace(
@@ -100,7 +105,7 @@ class Workbench:
     def ranker_config(self, spec: Spec) -> Any:
         """The configuration a ranker runs with here."""
         kind = ranker_class(spec.name).config_class
-        mode = self.ranking_on.mode
+        mode = self.ranking_on(spec.name).mode
         return build_config(kind, "rank", spec.name, mode, self.preset, spec.overrides)
 
     def needs(self, spec: Spec) -> frozenset[str]:
@@ -127,12 +132,12 @@ class Workbench:
         if ranker is not None:
             out["ranker"] = ranker.name
             out["ranker_settings"] = _settings(self.ranker_config(ranker))
-            out["ranker_weights"] = _digest(self.ranking_on)
+            out["ranker_weights"] = _digest(self.ranking_on(ranker.name))
         return out
 
     def ranking_identity(self, spec: Spec, seed: int) -> dict[str, Any]:
         settings = _settings(self.ranker_config(spec))
-        base = self._base_identity(self.ranking_on)
+        base = self._base_identity(self.ranking_on(spec.name))
         return {**base, "seed": seed, "ranker": spec.name, "settings": settings}
 
     def _base_identity(self, p: Prepared) -> dict[str, Any]:
@@ -204,15 +209,16 @@ class Workbench:
         # Rows are kept in version control, their tables often are not.
         return Ranking.load(file) if file.is_file() else self._rank(spec, seed)[1]
 
-    def to_rank(self, seed: int) -> Prepared:
+    def to_rank(self, seed: int, ranker: str = OWN_RANKER) -> Prepared:
         """The data set for a ranking with this seed."""
         self.prepared.with_seed(seed)  # unreadable images leave before the first ranking
-        self.ranking_on.samples = self.prepared.samples
-        return self.ranking_on.with_seed(seed)
+        found = self.ranking_on(ranker)
+        found.samples = self.prepared.samples
+        return found.with_seed(seed)
 
     def _rank(self, spec: Spec, seed: int) -> tuple[Row, Ranking]:
         identity = self.ranking_identity(spec, seed)
-        prepared = self.to_rank(seed)
+        prepared = self.to_rank(seed, spec.name)
         ranker = ranker_class(spec.name)(self.ranker_config(spec))
         with self.running(f"ranking {spec.label} seed {seed}") as (session, meter):
             with meter.phase("rank"):
@@ -229,7 +235,7 @@ class Workbench:
             "seed": seed,
             "ranking": figures,
             **meter.result(),
-            **self.facts(self.ranking_on),
+            **self.facts(prepared),
             "notes": list(session.notes),
             "settings": identity["settings"],
             "identity": identity,
