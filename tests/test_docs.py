@@ -35,7 +35,7 @@ def test_every_command_has_its_page_and_the_page_is_up_to_date(repo_root: Path) 
 
 
 def test_links_between_pages_lead_somewhere(repo_root: Path) -> None:
-    pages = [repo_root / "docs" / n for n in ("tutorial.md", "api.md", "discovery.md")]
+    pages = [repo_root / "docs" / n for n in ("tutorial.md", "api.md", "discoveries.md")]
     pages += sorted((repo_root / "docs" / "commands").glob("*.md"))
     broken = [
         f"{page.name}: {target}"
