@@ -250,6 +250,7 @@ def test_hostile_names_in_every_late_section_are_texts(watched: Watched, tmp_pat
     assert HOSTILE[0] in page.locator("#biases .heatmap img").first.get_attribute("alt")
     assert HOSTILE[0] in page.locator("#biases .hint").first.inner_text()
     page.locator(".suspects .tile").nth(1).click()
+    page.locator("#d-table tr", has_text="suggested label").wait_for()
     facts = page.locator("#d-table").inner_text()
     assert f"why\t{HOSTILE[1]}" in facts
     assert f"suggested label\t{HOSTILE[0]}" in facts
