@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 
-@pytest.mark.parametrize("seed", [0, 3])
+@pytest.mark.parametrize("seed", [0, pytest.param(3, marks=pytest.mark.long)])
 def test_demo_ranks_and_beats_plain_training(cli: Any, tmp_path: Path, seed: int) -> None:
     out = tmp_path / "demo"
     result = cli("demo", "--seed", str(seed), "--out", str(out), "--json", timeout=280)
