@@ -138,14 +138,12 @@ def main() -> int:
         "SEBRA_OFFLINE": "1",
         "SEBRA_CHECKPOINT_SECONDS": "0.02",
         "SOAK_LOG": str(root / "log"),
+        "OMP_NUM_THREADS": "1",  # a forked child would wait for its parent's threads for ever
     }
-    import torch
-
     import sebra.workflows.bench
     import sebra.workflows.debias
     import sebra.workflows.rank  # noqa: F401 once, for all children
 
-    torch.set_num_threads(1)
     rng = random.Random(asked.seed)
     try:
         todo = commands(asked.names.split(",") if asked.names else ())
