@@ -82,6 +82,22 @@ def test_a_ranker_of_its_own_kind_begins_where_the_preset_says(presets):
     assert ranking_weights("paper/x", "peel") is None
 
 
+def test_a_preset_lies_over_the_one_it_names(presets):
+    presets(
+        paper_x="[rank]\nlr = 0.2\n[rank.sebra]\nbatch = 16\nbeta = 2.0",
+        best_x='base = "paper/x"\n[rank.sebra]\nbatch = 8',
+    )
+    made = build_config(Settings, "rank", "sebra", "finetune", "best/x")
+    assert made == Settings(lr=0.2, batch=8, beta=2.0)
+
+
+@pytest.mark.parametrize("base", ['"paper/none"', '"best/x"', "3"])
+def test_a_base_that_does_not_ship_or_is_itself_is_refused(presets, base):
+    presets(best_x=f"base = {base}")
+    with pytest.raises(UsageError, match="base"):
+        read_preset("best/x")
+
+
 def test_over_features_a_preset_does_not_change_the_steps(presets):
     presets(
         mode_features="[rank]\nlr = 2.0\nbatch = 2",

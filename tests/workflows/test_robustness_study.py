@@ -70,13 +70,16 @@ def test_wrong_labels_are_left_out_of_the_count(toy):
 
 def test_a_drop_is_against_the_clean_run_of_the_same_seed_and_method():
     def row(trouble: str, method: str, seed: int, d: float) -> dict:
-        return {"trouble": trouble, "method": method, "seed": seed, "ranking": {"somers_d": d}}
+        same = {"same_samples": {CLEAN: d, "x": d + 0.01, "y": d}} if trouble == CLEAN else {}
+        of = {"trouble": trouble, "method": method, "seed": seed, "ranking": {"somers_d": d}}
+        return {**of, **same}
 
     rows = [row(CLEAN, "peel", 0, 0.9), row(CLEAN, "peel", 1, 0.7), row(CLEAN, "sebra", 0, 0.5)]
     rows += [row("x", "peel", 0, 0.8), row("x", "peel", 1, 0.7), row("x", "sebra", 0, 0.1)]
     found = figures_of(rows)
-    assert found["x"]["peel"]["drop"] == pytest.approx(0.05)
-    assert found["x"]["sebra"]["drop"] == pytest.approx(0.4)
+    assert found["x"]["peel"]["drop"] == pytest.approx(0.06)  # of the same samples, not of all
+    assert found["x"]["sebra"]["drop"] == pytest.approx(0.41)
+    assert found[CLEAN]["peel"]["drop"] == 0
     assert held(found)  # the gate is peel's
     rows += [row("y", "peel", 0, 0.7), row("y", "peel", 1, 0.4)]
     assert not held(figures_of(rows))

@@ -26,7 +26,10 @@ def preset_names() -> list[str]:
 
 
 def read_preset(name: str) -> dict[str, Any]:
-    """A preset that ships by name, or a TOML file by path."""
+    """A preset that ships by name, or a TOML file by path.
+
+    It may lie over one that ships, which it names as `base`.
+    """
     try:
         import tomllib
     except ImportError:  # Python 3.10
@@ -36,9 +39,24 @@ def read_preset(name: str) -> dict[str, Any]:
     if not path.is_file():
         raise UsageError(f"--preset: no preset {name!r}; there are {', '.join(preset_names())}")
     try:
-        return dict(tomllib.loads(path.read_text(encoding="utf-8")))
+        found = dict(tomllib.loads(path.read_text(encoding="utf-8")))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UsageError(f"--preset: {path} is not TOML ({error})") from None
+    base = found.pop("base", None)
+    if base is None:
+        return found
+    if base not in preset_names() or path == PRESETS / f"{base}.toml":
+        raise UsageError(f"--preset: {path} has base = {base!r:.60}, which is no preset that ships")
+    return _laid_over(found, read_preset(base))
+
+
+def _laid_over(top: Mapping[str, Any], below: Mapping[str, Any]) -> dict[str, Any]:
+    """Tables joined, tables in them too; where both have a value that of `top` counts."""
+    joined = {**below, **top}
+    for key, value in top.items():
+        if isinstance(value, Mapping) and isinstance(below.get(key), Mapping):
+            joined[key] = _laid_over(value, below[key])
+    return joined
 
 
 def build_config(

@@ -44,18 +44,19 @@ def look_of(image: Image.Image) -> tuple[float, ...]:
     steps = np.abs(np.diff(grey, axis=0)).mean() + np.abs(np.diff(grey, axis=1)).mean()
     third = GRID // 3
     middle = small[third:-third, third:-third]
-    return (*_colours(small), float(steps), image.width / image.height, *_colours(middle))
+    return (*colours(small), float(steps), image.width / image.height, *colours(middle))
 
 
-def _colours(pixels: Array) -> tuple[float, ...]:
-    """Brightness, redness, greenness, blueness and colourfulness."""
-    red, green, blue = pixels.mean(axis=(0, 1))
+def colours(pixels: Array) -> tuple[float, ...]:
+    """Brightness, redness, greenness, blueness and colourfulness of pixels (… x 3, 0 to 1)."""
+    pixels = pixels.reshape(-1, 3)
+    red, green, blue = pixels.mean(axis=0)
     return (
         float(pixels.mean()),
         float(red - (green + blue) / 2),
         float(green - (red + blue) / 2),
         float(blue - (red + green) / 2),
-        float((pixels.max(axis=2) - pixels.min(axis=2)).mean()),
+        float((pixels.max(axis=1) - pixels.min(axis=1)).mean()),
     )
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sebra.samples.table import ImageArray
+from sebra.showing.looks import colours
 
 Array = npt.NDArray[Any]
 PARTS = ("picture", "centre", "border")
@@ -101,13 +102,7 @@ def _look(pixels: Array) -> Array:
     steps[1:] += np.abs(np.diff(grey, axis=0))
     steps[:, 1:] += np.abs(np.diff(grey, axis=1))
     parts = (np.ones(grey.shape, dtype=bool), inside(*INNER), ~inside(*OUTER))
-    return np.concatenate([_figures(x[part], steps[part]) for part in parts])
-
-
-def _figures(x: Array, steps: Array) -> Array:
-    mean = x.mean(0)
-    more = [mean[k] - np.delete(mean, k).mean() for k in range(3)]
-    return np.array([mean.mean(), *more, (x.max(1) - x.min(1)).mean(), steps.mean()])
+    return np.array([f for part in parts for f in (*colours(x[part]), steps[part].mean())])
 
 
 def _beyond(figures: Array, place: Array) -> dict[int, float]:

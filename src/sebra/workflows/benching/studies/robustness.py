@@ -79,9 +79,9 @@ def robustness(bench: Workbench) -> Study:
     specs = with_shared(METHODS, ranker_settings(bench), ranker_class)
     rows: list[Row] = []
     for seed in range(bench.options.seeds):
-        prepared = bench.to_rank(seed)
-        for trouble in troubles(prepared.samples, seed):
-            rows += [_row(bench, prepared, spec, seed, trouble) for spec in specs]
+        bench.to_rank(seed)  # unreadable images leave first
+        every = troubles(bench.samples, seed)
+        rows += [_row(bench, spec, seed, trouble, every) for trouble in every for spec in specs]
     found = figures_of(rows)
     metrics = {"robustness": {"allowed": ALLOWED, "held": held(found), "troubles": found}}
     return Study([_table(bench, rows, found)], _draw(bench, found), metrics)
@@ -133,14 +133,20 @@ def thinned(samples: Samples, ratio: int, seed: int) -> Ints | None:
     return np.sort(np.concatenate(left))
 
 
-def _row(bench: Workbench, prepared: Prepared, spec: Spec, seed: int, trouble: Trouble) -> Row:
-    """The row of one ranking in one trouble; finished ones are read."""
+def _row(
+    bench: Workbench, spec: Spec, seed: int, trouble: Trouble, every: Sequence[Trouble]
+) -> Row:
+    """The row of one ranking in one trouble; finished ones are read.
+
+    That of the clean ranking also says how good it is on the samples that count in every trouble.
+    """
     rows = Rows(bench.folder.path / FOLDER)
     slug = slug_of(f"{spec.slug}.{trouble.name}")
     identity = {**bench.ranking_identity(spec, seed), "trouble": trouble.name}
-    found = rows.find(slug, seed, identity)
-    if found is not None:
-        return found
+    known = rows.find(slug, seed, identity)
+    if known is not None:
+        return known
+    prepared = bench.to_rank(seed, spec.name)
     task = task_in(prepared, trouble)
     ranker = ranker_class(spec.name)(bench.ranker_config(spec))
     what = f"{spec.label}, {trouble.name}, seed {seed}"
@@ -149,18 +155,23 @@ def _row(bench: Workbench, prepared: Prepared, spec: Spec, seed: int, trouble: T
     if result.collapsed:
         raise CollapsedError(result.collapsed)
     rank = ranks_within_classes(result.bucket, result.score, trouble.labels)
-    kept, right = prepared.samples.rows("train")[trouble.rows], trouble.right
+    train, right = prepared.samples.rows("train"), trouble.right
     stages = {name: column[right] for name, column in result.stages.items()}
+    quality = quality_of(prepared.samples, train[trouble.rows][right], rank[right], stages or None)
+    assert quality is not None
+    clean: dict[str, Any] = {}
+    if trouble.name == CLEAN:
+        counted = {t.name: t.rows[t.right] for t in every}
+        found = {n: quality_of(prepared.samples, train[at], rank[at]) for n, at in counted.items()}
+        clean["same_samples"] = {n: q["somers_d"] for n, q in found.items() if q is not None}
     row = {
         "kind": "trouble",
         "method": spec.label,
         "trouble": trouble.name,
         "seed": seed,
         "samples": np.bincount(trouble.labels, minlength=task.classes).tolist(),
-        "ranking": {
-            **quality_of(prepared.samples, kept[right], rank[right], stages or None),  # type: ignore[dict-item]
-            **result.details,
-        },
+        "ranking": {**quality, **result.details},
+        **clean,
         **meter.result(),
         **bench.facts(prepared),
         "notes": list(session.notes),
@@ -190,18 +201,15 @@ def task_in(prepared: Prepared, trouble: Trouble) -> Task:
 def figures_of(rows: Sequence[Row]) -> dict[str, Figures]:
     """Per trouble and method: Somers' D over seeds, and what it lost against the clean runs.
 
-    `drop` is the mean over seeds of the clean run's Somers' D less this one's.
+    `clean` is Somers' D of the clean run over the samples that count in the trouble, so that the
+    two differ in nothing but the ranking; `drop` is the mean over seeds of it less this one's.
     """
-    clean = {
-        (r["method"], r["seed"]): r["ranking"]["somers_d"] for r in rows if r["trouble"] == CLEAN
-    }
+    clean = _clean(rows)
     out: dict[str, dict[str, Any]] = {}
     for row in rows:
+        d, before = row["ranking"]["somers_d"], clean[row["method"], row["seed"]][row["trouble"]]
         out.setdefault(row["trouble"], {}).setdefault(row["method"], []).append(
-            {
-                "somers_d": row["ranking"]["somers_d"],
-                "drop": clean[row["method"], row["seed"]] - row["ranking"]["somers_d"],
-            }
+            {"somers_d": d, "clean": before, "drop": before - d}
         )
     return {
         trouble: {m: _joined(values) for m, values in methods.items()}
@@ -209,11 +217,17 @@ def figures_of(rows: Sequence[Row]) -> dict[str, Figures]:
     }
 
 
+def _clean(rows: Sequence[Row]) -> dict[tuple[str, int], dict[str, float]]:
+    """By method and seed: Somers' D of the clean ranking over the samples of each trouble."""
+    return {(r["method"], r["seed"]): r["same_samples"] for r in rows if r["trouble"] == CLEAN}
+
+
 def _joined(values: Sequence[Mapping[str, float]]) -> dict[str, float]:
     found = mean_std(list(values))
     return {
         "somers_d": found["somers_d"]["mean"],
         "std": found["somers_d"].get("std", 0.0),
+        "clean": found["clean"]["mean"],
         "drop": found["drop"]["mean"],
         "runs": len(values),
     }
@@ -232,8 +246,10 @@ def _table(bench: Workbench, rows: Sequence[Row], found: Mapping[str, Figures]) 
             spread = f" ± {figures['std']:.2f}" if figures["runs"] > 1 else ""
             shown[method] = f"{figures['somers_d']:.2f}{spread}"
             lost = trouble != CLEAN
+            shown[f"{method}, clean"] = f"{figures['clean']:.2f}" if lost else ABSENT
             shown[f"{method}, drop"] = f"{figures['drop']:+.2f}" if lost else ABSENT
         table.shown.append(shown)
+    clean = _clean(rows)
     for row in rows:
         table.figures.append(
             {
@@ -242,11 +258,13 @@ def _table(bench: Workbench, rows: Sequence[Row], found: Mapping[str, Figures]) 
                 "seed": row["seed"],
                 "samples": " : ".join(map(str, row["samples"])),
                 "somers_d": row["ranking"]["somers_d"],
+                "clean": clean[row["method"], row["seed"]][row["trouble"]],
                 "stages": len(row["ranking"].get("stages", ())),
             }
         )
     verdict = "at most" if held(found) else "in some trouble MORE THAN"
     table.remarks.append(f"peel loses {verdict} {ALLOWED} (mean over seeds)")
+    table.remarks.append("clean: the ranking of the clean data, over the same samples")
     table.remarks.append(
         f"a thinned class keeps {LEAST} samples of each conflicting group, or all it has; which "
         "class is thinned goes round with the seed; wrong labels are left out of the count"
