@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from sebra.workflows.bench import BenchRun
 
 RUN = "run"
-RESULTS = ("rows", "rankings", "curves")  # folders of rows in a run folder
+RESULTS = ("rows", "rankings", "curves", "troubles", "neurons")  # folders of rows in a run folder
 STUDY_NAMES = ", ".join(sorted(STUDIES))
 EXAMPLE = "Example: sebra bench demo --seeds 4; studies: sebra bench study NAME DATA"
 

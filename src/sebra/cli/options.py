@@ -27,7 +27,7 @@ Data = Annotated[
     typer.Argument(
         metavar="DATA",
         help="A folder of class folders, a .csv/.parquet/.npz file, a folder with X.npy and y.npy, "
-        "NAME:PATH of a known layout (see `sebra data`), or `demo`.",
+        "NAME:PATH of a known layout (see `sebra data`), hf:ORG/NAME of the hub, or `demo`.",
         show_default=False,
     ),
 ]
