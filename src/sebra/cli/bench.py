@@ -238,6 +238,7 @@ def speed(
     weights: o.Weights = None,
     image_size: o.ImageSize = None,
     preset: Preset = None,
+    settings: o.Set = None,
     as_json: o.Json = False,
 ) -> None:
     """Measure speed beside an eager bf16 loop and the plain reference loop, in one run."""
@@ -249,6 +250,7 @@ def speed(
         sections=o.split_names(sections) or USUAL,
         seeds=seeds,
         preset=preset,
+        overrides=tuple(settings or ()),
         batch=batch,
         sizes=_numbers("--sizes", sizes),
         large=_triple(large),

@@ -51,19 +51,22 @@ ON_IMAGES = ("train", "select", "ranking", "debias", "stream")
 SECTIONS = (*ON_IMAGES, "growth", "large")
 USUAL = ("train", "select", "ranking", "debias", "stream", "growth")
 _WORKERS = 8
+_REMAINING = "remaining"
 
 
 @dataclass(frozen=True)
 class SpeedOptions:
     """What to measure.
 
-    sizes: numbers of samples for `growth`. large: samples, width and classes for `large`.
-    batch: of the throughput sections. reference: the file of the reference loops.
+    overrides: settings of the ranking, for both sides. batch: of the throughput sections. sizes:
+    numbers of samples for `growth`. large: samples, width and classes for `large`. reference: the
+    file of the reference loops.
     """
 
     sections: tuple[str, ...] = USUAL
     seeds: int = 1
     preset: str | None = None
+    overrides: tuple[str, ...] = ()
     batch: int = 128
     sizes: tuple[int, ...] = (1_000, 10_000, 100_000, 1_000_000)
     large: tuple[int, int, int] = (1_300_000, 2_048, 1_000)
@@ -140,7 +143,9 @@ def _on_images(
         raise UsageError(f"{source.data}: holds {samples.kind}; speed is measured on images")
     pixels = samples.content.pixels[samples.content.rows]
     preset = options.preset or _preset_of(source.data)
-    config: SebraConfig = build_config(SebraConfig, "rank", "sebra", prepared.mode, preset)
+    config: SebraConfig = build_config(
+        SebraConfig, "rank", "sebra", prepared.mode, preset, options.overrides
+    )
     peak = measured_peak(prepared.device)
     extra["peak_tflops"] = peak / 1e12
     workers = min(_WORKERS, os.cpu_count() or 1)
@@ -159,7 +164,7 @@ def _on_images(
     work: dict[str, Callable[[], list[Line]]] = {
         "train": lambda: train_lines(bench),
         "select": lambda: select_lines(bench),
-        "ranking": lambda: [_ranking(prepared, bench, config, options, preset)],
+        "ranking": lambda: _ranking(prepared, bench, config, options, preset),
         "debias": lambda: debias_lines(bench, contrastive),
         "stream": lambda: stream_lines(bench),
     }
@@ -194,40 +199,57 @@ def _preset_of(data: str) -> str | None:
 
 def _ranking(
     prepared: Prepared, b: Bench, config: SebraConfig, options: SpeedOptions, preset: str | None
-) -> Line:
-    """A finished ranking from the warm cache on both sides, with the quality of both."""
-    device = prepared.device
-    ours, theirs, ours_d, theirs_d, noise = [], [], [], [], []
+) -> list[Line]:
+    """Finished rankings from the warm cache on both sides, with the quality of both.
+
+    Ours twice: with the draws of the settings, and with no work for samples already ranked.
+    """
+    lines = [_our_ranking(prepared, options, preset, "finished ranking", ())]
+    if config.draws != _REMAINING:
+        name = "finished ranking, remaining draws"
+        lines.append(_our_ranking(prepared, options, preset, name, (f"draws={_REMAINING}",)))
     s = replace(b.settings, batch=min(config.batch or options.batch, len(b.task)))
-    reset_memory(device)
-    for seed in range(options.seeds):
-        source = replace(prepared.source, seed=seed)
-        wait(device)
-        start = time.perf_counter()
-        run = run_rank(source, RankOptions(preset=preset))
-        # Likely label noise is estimated after the ranking, which is finished by then.
-        noise.append(float(run.metrics["seconds"].get("noise", 0.0)))
-        ours.append(time.perf_counter() - start - noise[-1])
-        ours_d.append(run.metrics["ranking"].get("somers_d"))
-        del run
-    memory = peak_memory_mib(device)
-    pictures = b.pictures()
+    pictures, seconds, quality = b.pictures(), [], []
     for seed in range(options.seeds):
         torch.manual_seed(seed)
         network = replace(b, task=replace(b.task, seed=seed)).plain_network()
-        wait(device)
+        wait(prepared.device)
         start = time.perf_counter()
-        bucket, score = b.reference.Ranker(network, pictures, b.labels, s, device).rank()
-        theirs.append(time.perf_counter() - start)
-        theirs_d.append(_somers_d(prepared.samples, bucket, score, b.labels))
-    line = Line("finished ranking", "s", float(np.mean(ours)), reference=float(np.mean(theirs)))
-    line.memory_mib = memory
+        ranker = b.reference.Ranker(network, pictures, b.labels, s, prepared.device)
+        bucket, score = ranker.rank()
+        seconds.append(time.perf_counter() - start)
+        quality.append(_somers_d(prepared.samples, bucket, score, b.labels))
+    for line in lines:
+        line.reference = float(np.mean(seconds))
+        line.extra |= {"reference_seconds": seconds, "reference_somers_d": quality}
+    return lines
+
+
+def _our_ranking(
+    prepared: Prepared,
+    options: SpeedOptions,
+    preset: str | None,
+    name: str,
+    overrides: tuple[str, ...],
+) -> Line:
+    seconds, noise, rounds, quality = [], [], [], []
+    reset_memory(prepared.device)
+    chosen = RankOptions(preset=preset, overrides=(*options.overrides, *overrides))
+    for seed in range(options.seeds):
+        wait(prepared.device)
+        start = time.perf_counter()
+        run = run_rank(replace(prepared.source, seed=seed), chosen)
+        # Likely label noise is estimated after the ranking, which is finished by then.
+        noise.append(float(run.metrics["seconds"].get("noise", 0.0)))
+        seconds.append(time.perf_counter() - start - noise[-1])
+        rounds.append(run.metrics["ranking"].get("rounds"))
+        quality.append(run.metrics["ranking"].get("somers_d"))
+    line = Line(name, "s", float(np.mean(seconds)), memory_mib=peak_memory_mib(prepared.device))
     line.extra = {
-        "seconds": ours,
-        "reference_seconds": theirs,
+        "seconds": seconds,
         "noise_seconds": noise,
-        "somers_d": ours_d,
-        "reference_somers_d": theirs_d,
+        "rounds": rounds,
+        "somers_d": quality,
     }
     return line
 
@@ -292,7 +314,9 @@ def _table(lines: list[Line], source: Source, extra: dict[str, Any], device: tor
         if "somers_d" in line.extra:
             found = (line.extra["somers_d"], line.extra["reference_somers_d"])
             both = ["/".join("–" if d is None else f"{d:.3f}" for d in ds) for ds in found]
-            table.remarks.append(f"Somers' D by seed: Sebra {both[0]}, reference {both[1]}")
+            table.remarks.append(
+                f"Somers' D by seed, {line.name}: Sebra {both[0]}, reference {both[1]}"
+            )
     if "peak_tflops" in extra:
         table.remarks.append(f"measured peak: {extra['peak_tflops']:.1f} TFLOP/s")
     if "growth" in extra:
