@@ -23,12 +23,12 @@ def test_features_are_the_embedding_and_come_from_the_cache(tmp_path, monkeypatc
     with torch.no_grad():
         expected = network.eval().embed(task.inputs.batch(torch.arange(9)))
     np.testing.assert_allclose(
-        np.asarray(found.values, np.float32), expected.numpy(), atol=2e-3, rtol=2e-3
+        np.asarray(found.pooled.values, np.float32), expected.numpy(), atol=2e-3, rtol=2e-3
     )
     assert told == [(9, 9)]
     monkeypatch.setattr(features, "_fill", lambda *a: pytest.fail("computed again"))
     again = extract_features(network, None, task.inputs, "k")
-    np.testing.assert_array_equal(again.values, found.values)
+    np.testing.assert_array_equal(again.pooled.values, found.pooled.values)
 
 
 def test_other_images_or_weights_are_not_taken_from_the_cache(tmp_path, monkeypatch):

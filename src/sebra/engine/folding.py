@@ -43,6 +43,11 @@ class FoldedConv(nn.Module):
         self.fused = False
         self.kernel: winograd.Kernel | None = None
 
+    @property
+    def source(self) -> nn.Conv2d:
+        """The convolution that this one stands for."""
+        return self._source[0]
+
     def refresh(self) -> None:
         """Takes the weights of the network as they are now."""
         weight, bias = self._folded()
@@ -54,7 +59,7 @@ class FoldedConv(nn.Module):
             self.bias.copy_(bias)
         else:
             self.weight, self.bias = weight, bias.to(self.dtype)
-        if not weight.is_cuda and winograd.suits(self._source[0]):
+        if not weight.is_cuda and winograd.suits(self.source):
             self.kernel = winograd.Kernel(weight)
 
     def _folded(self) -> tuple[Tensor, Tensor]:

@@ -99,6 +99,7 @@ class NeuronsRanker:
     """
 
     config_class = NeuronsConfig
+    penultimate = True  # its neurons are those of the last layer but one
 
     def __init__(self, config: NeuronsConfig) -> None:
         self.config = config

@@ -197,7 +197,8 @@ def _rank_first(
     def compute() -> dict[str, torch.Tensor]:
         history = History(prepared.samples, None, None)
         with meter.phase("rank"):
-            result = kind(config).rank(prepared.task("train"), session, history)
+            ranker = kind(config)
+            result = ranker.rank(prepared.rank_task(ranker), session, history)
         ranking = Ranking.from_result(result, part.ids, part.labels, part.classes)
         columns = ["rank", "bucket", "spuriosity", *ranking.stages]
         return {c: torch.from_numpy(ranking.table[c].to_numpy().copy()) for c in columns}

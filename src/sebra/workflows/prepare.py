@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,9 @@ import torch
 
 from sebra.engine import distributed, networks
 from sebra.engine.device import choose_device, setup
-from sebra.engine.features import extract_features, moments
+from sebra.engine.features import Features, extract_features, moments
 from sebra.engine.networks import LINEAR, RANDOM, SMALL, Network, NetworkSpec, Weights
+from sebra.engine.patches import Basis
 from sebra.engine.session import Session
 from sebra.engine.task import Task
 from sebra.engine.text_network import DEFAULT_ENCODER, Encoder, read_encoder
@@ -30,6 +32,7 @@ from sebra.samples.validate import require_trainable
 MODES = ("auto", "features", "finetune")
 DEFAULT_BACKBONE = "resnet18"
 Readable = FeatureArray | ImageArray | TokenArray
+Build = Callable[[int, int], Network]  # (seed, hidden) -> network on the device
 TINY_PIXELS = 64  # up to this side: the small network from scratch, or fixed random features
 
 
@@ -68,7 +71,10 @@ class Prepared:
     tokeniser: Tokeniser | None = None
     _contents: dict[str, tuple[Samples, Readable]] = field(default_factory=dict)
     _splits: dict[str, tuple[Samples, Inputs]] = field(default_factory=dict)
+    _patches: dict[str, Inputs] = field(default_factory=dict)
+    _basis: tuple[str, Basis] | None = None
     _moments: tuple[torch.Tensor, torch.Tensor] | None = None
+    _head: Build | None = None  # over patch features
 
     @property
     def faults(self) -> tuple[Fault, ...]:
@@ -89,12 +95,24 @@ class Prepared:
         samples, inputs = self.split(name)
         if self.mode == "features" and self._moments is None:
             self._moments = moments(self.split("train")[1])
+        return self._task(samples, inputs, self.build)
+
+    def rank_task(self, ranker: Any = None, name: str = "train") -> Task:
+        """A split as a ranker sees it: over frozen features of pictures, their patch features."""
+        samples, _ = self.split(name)
+        if name not in self._patches or getattr(ranker, "penultimate", False):
+            return self.task(name)
+        if self._head is None:
+            self._head = head_over(self._patches["train"], len(samples.classes))
+        return self._task(samples, self._patches[name], self._head)
+
+    def _task(self, samples: Samples, inputs: Inputs, build: Build) -> Task:
         return Task(
             inputs=inputs,
             rows=torch.arange(len(samples), device=self.device),
             targets=torch.from_numpy(samples.labels).to(self.device),
             classes=len(samples.classes),
-            build=self.build,
+            build=build,
             device=self.device,
             seed=self.source.seed,
         )
@@ -133,7 +151,11 @@ class Prepared:
         if self.mode != "features" or isinstance(content, FeatureArray):
             return part, inputs
         features = self._extract(content, inputs, name)
-        return part, Inputs(features, self.device)
+        if features.patches is not None and features.basis is not None:
+            self._patches[name] = Inputs(features.patches, self.device)
+            if name == "train":
+                self._basis = _key(content), features.basis
+        return part, Inputs(features.pooled, self.device)
 
     def _read(self, name: str) -> tuple[Samples, Readable]:
         if name not in self._contents:
@@ -165,11 +187,26 @@ class Prepared:
         with self.meter.phase("decode"), show:
             return load_texts(texts, self.tokeniser, show.update)
 
-    def _extract(self, content: ImageArray | TokenArray, inputs: Inputs, name: str) -> FeatureArray:
+    def _extract(self, content: ImageArray | TokenArray, inputs: Inputs, name: str) -> Features:
+        look: bool | tuple[str, Basis] = name == "train"
+        if name == "val" and len(self.samples.rows("train")):  # where a ranking is watched
+            self.split("train")
+            look = self._basis or False
         show = _Bar(self.session, f"features {name}", len(inputs))
         with self.meter.phase("features"), show:
             network = networks.build(self.backbone_spec(), 0, self.weights).to(self.device)
-            return extract_features(network, self.weights, inputs, _key(content), show.update)
+            return extract_features(network, self.weights, inputs, _key(content), show.update, look)
+
+
+def head_over(inputs: Inputs, classes: int) -> Build:
+    """Builds heads over these features, standardised by them."""
+    found = moments(inputs)
+
+    def build(seed: int, hidden: int) -> Network:
+        spec = NetworkSpec(LINEAR, (inputs.shape[0],), classes, hidden=hidden)
+        return build_network(spec, seed, None, found, inputs.device)
+
+    return build
 
 
 def build_network(

@@ -102,7 +102,7 @@ def tuned(
     if options.tune_seconds is None:
         return ranker, config, []
     space = space_of(options.method, prepared.mode, options.overrides)
-    task = prepared.task("train")
+    task = prepared.rank_task(ranker)
     load_optimisers()
     with meter.phase("tune"):
         config, trials = tune(task, type(ranker), config, space, session, options.tune_seconds)
@@ -111,8 +111,8 @@ def tuned(
 
 def rank_prepared(prepared: Prepared, ranker: Any, session: Session, meter: Meter) -> RankRun:
     """Ranks the training split of a prepared data set."""
-    task = prepared.task("train")
-    history = history_of(prepared.samples, prepared.task)
+    task = prepared.rank_task(ranker)
+    history = history_of(prepared.samples, lambda name: prepared.rank_task(ranker, name))
     load_optimisers()
     with meter.phase("rank"):
         result = ranker.rank(task, session, history)

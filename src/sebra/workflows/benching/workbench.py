@@ -222,7 +222,7 @@ class Workbench:
         ranker = ranker_class(spec.name)(self.ranker_config(spec))
         with self.running(f"ranking {spec.label} seed {seed}") as (session, meter):
             with meter.phase("rank"):
-                result = ranker.rank(prepared.task("train"), session, Blind())
+                result = ranker.rank(prepared.rank_task(ranker), session, Blind())
             part, _ = prepared.split("train")
             ranking = Ranking.from_result(result, part.ids, part.labels, part.classes)
             figures = measure(ranking, prepared.samples)

@@ -79,7 +79,7 @@ def curve(
     with bench.running(f"curve of {spec.label} seed {seed}", session) as (_, meter):
         monitor = _Curve(session, look_on(prepared))
         with meter.phase("rank"):
-            ranker.rank(prepared.task("train"), session, monitor)
+            ranker.rank(prepared.rank_task(ranker), session, monitor)
     row = {
         "kind": "curve",
         "method": spec.label,

@@ -44,7 +44,7 @@ def dynamics(bench: Workbench) -> Study:
 
 
 def _cues(prepared: Prepared) -> Look:
-    task, samples = prepared.task(WATCHED), prepared.samples
+    task, samples = prepared.rank_task(name=WATCHED), prepared.samples
     rows = samples.rows(WATCHED)
 
     def look(network: torch.nn.Module) -> Mapping[str, float]:

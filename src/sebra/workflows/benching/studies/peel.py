@@ -63,7 +63,7 @@ def _alignments(prepared: Prepared) -> Look:
 
     Above zero the network finds aligned samples easier; below, it has learned the reverse.
     """
-    task, samples = prepared.task("train"), prepared.samples
+    task, samples = prepared.rank_task(), prepared.samples
     rows = samples.rows("train")
     names, aligned = alignment(samples)
     everyone = torch.arange(len(task), device=task.device)

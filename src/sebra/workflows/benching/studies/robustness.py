@@ -15,7 +15,6 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from sebra.engine.features import moments
 from sebra.engine.task import Task
 from sebra.errors import CollapsedError, UsageError
 from sebra.loading.inputs import Inputs
@@ -37,7 +36,7 @@ from sebra.workflows.benching.studies.common import (
 )
 from sebra.workflows.benching.tables import ABSENT, Table
 from sebra.workflows.benching.workbench import Workbench
-from sebra.workflows.prepare import Prepared
+from sebra.workflows.prepare import Prepared, head_over
 
 Ints = npt.NDArray[np.int64]
 Figures = dict[str, dict[str, float]]
@@ -182,7 +181,7 @@ def _row(
 
 def task_in(prepared: Prepared, trouble: Trouble) -> Task:
     """The training task with this trouble; features are shared, not computed again."""
-    task = prepared.task("train")
+    task = prepared.rank_task()
     targets = torch.from_numpy(trouble.labels).to(task.device)
     if len(trouble.rows) == len(task):
         return replace(task, targets=targets)
@@ -194,8 +193,7 @@ def task_in(prepared: Prepared, trouble: Trouble) -> Task:
     everyone = torch.arange(len(task), device=task.device)
     values = torch.cat([task.batch(part).cpu() for part in torch.split(everyone, _BLOCK)]).numpy()
     inputs = Inputs(FeatureArray(values, np.arange(len(values))), task.device)
-    build = replace(prepared, _moments=moments(inputs)).build
-    return replace(task, inputs=inputs, rows=everyone, build=build)
+    return replace(task, inputs=inputs, rows=everyone, build=head_over(inputs, task.classes))
 
 
 def figures_of(rows: Sequence[Row]) -> dict[str, Figures]:

@@ -62,7 +62,7 @@ def shortcut_groups(samples: Samples) -> dict[str, npt.NDArray[np.bool_]]:
 
 
 def _losses(prepared: Prepared) -> Look:
-    task = prepared.task("train")
+    task = prepared.rank_task()
     groups = shortcut_groups(prepared.samples)
     everyone = torch.arange(len(task), device=task.device)
 

@@ -41,7 +41,7 @@ def trust(bench: Workbench) -> Study:
     runs: list[dict[str, Any]] = []
     left_out: list[str] = []
     for seed in range(bench.options.seeds):
-        witness = witness_of(bench.to_rank(seed).task("train"))
+        witness = witness_of(bench.to_rank(seed).rank_task())
         for spec in RANKERS:
             try:
                 row = bench.ranking(spec, seed)
