@@ -16,7 +16,7 @@ from sebra.runs.folder import RunFolder
 from sebra.samples.table import ImageArray
 from sebra.workflows.bench import study
 from sebra.workflows.benching.plan import BenchOptions
-from sebra.workflows.benching.studies.appearance import FIGURES, interval, links, looks_of
+from sebra.workflows.benching.studies.appearance import FIGURES, Link, interval, links, looks_of
 from sebra.workflows.benching.studies.discovery import clearest
 from sebra.workflows.prepare import Source
 
@@ -60,6 +60,20 @@ def test_the_planted_colour_is_the_clearest_shortcut_in_both_classes(found):
     assert first.typical > 0 > second.typical
     assert first.low < first.rho < first.high
     assert abs(first.beyond - first.rho) < 0.1  # the border has no part in it
+
+
+def test_the_middle_goes_first_where_it_is_asked_for():
+    def link(figure: str, label: int, rho: float, beyond: float | None) -> Link:
+        sign = 1 if label == 0 else -1
+        return Link(label, figure, 9, sign * rho, -1, 1, 0.001, sign * 1.0, beyond)
+
+    border = [link("border redness", c, 0.6, None) for c in (0, 1)]
+    strong = [link("centre redness", c, 0.5, 0.1) for c in (0, 1)]
+    weak = [link("centre detail", c, 0.3, 0.3) for c in (0, 1)]
+    made = {"an order": [*border, *strong, *weak]}
+    assert clearest(made) == ("an order", "border redness")
+    assert clearest(made, in_the_middle=True) == ("an order", "centre detail")
+    assert clearest({"an order": border}, in_the_middle=True) == ("an order", "border redness")
 
 
 def test_a_link_is_spearmans_within_the_class(found):

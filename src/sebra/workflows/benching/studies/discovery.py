@@ -72,7 +72,8 @@ def discovery(bench: Workbench) -> Study:
     galleries = _gallery_table(bench, tables)
     out = [_table(bench, looked, found), *([galleries] if galleries.figures else [])]
     figures = []
-    top = clearest(found)
+    # Where shortcuts were planted, the surroundings are mostly theirs.
+    top = clearest(found, in_the_middle=bool(bench.samples.attributes))
     if top is not None:
         figures += _draw(bench, looked, orders[top[0]], *top)
         figures.append(_gallery(bench, looked, orders[top[0]]))
@@ -125,15 +126,27 @@ def _look_at(part: Samples, content: ImageArray) -> Looked:
     return Looked(part, content, rows, looks_of(content, rows), among)
 
 
-def clearest(found: Mapping[str, list[Link]]) -> tuple[str, str] | None:
-    """The order and figure with the strongest links that are shortcuts in two classes or more."""
-    best: tuple[float, tuple[str, str]] | None = None
+def clearest(
+    found: Mapping[str, list[Link]], in_the_middle: bool = False
+) -> tuple[str, str] | None:
+    """The order and figure with the strongest links that are shortcuts in two classes or more.
+
+    in_the_middle: figures of the centre go first, by what is left of them beyond the border.
+    """
+    best: dict[bool, tuple[float, tuple[str, str]]] = {}
     for order, of_order in found.items():
         for figure in FIGURES:
-            rhos = [abs(k.rho) for k in of_order if k.figure == figure and k.shortcut]
-            if len(rhos) >= 2 and (best is None or sum(rhos) / len(rhos) > best[0]):
-                best = (sum(rhos) / len(rhos), (order, figure))
-    return None if best is None else best[1]
+            links_ = [k for k in of_order if k.figure == figure and k.shortcut]
+            middle = in_the_middle and all(k.beyond is not None for k in links_)
+            strengths = [
+                abs(k.beyond if middle and k.beyond is not None else k.rho) for k in links_
+            ]
+            if len(strengths) < 2:
+                continue
+            strength = sum(strengths) / len(strengths)
+            if middle not in best or strength > best[middle][0]:
+                best[middle] = (strength, (order, figure))
+    return best[max(best)][1] if best else None
 
 
 def _table(bench: Workbench, looked: Looked, found: Mapping[str, list[Link]]) -> Table:
