@@ -16,6 +16,7 @@ A stage has three steps, all with held-out predictions:
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -203,11 +204,15 @@ class PeelRanker:
         estimate: NoiseEstimate | None,
     ) -> RankResult:
         noise = tried[-1].noise
+        pattern = _patterns(found, noise)
         if found:
-            score = found[-1].margin
+            # Inside a pattern: how far a sample follows the last shortcut, and how easily its class
+            # is told once all found ones are neutral, which orders by what was not certain enough.
+            parts = (found[-1].margin, tried[-1].easy)
+            score = np.sum([_standing(values, pattern, given) for values in parts], axis=0)
         else:  # likely mislabelled ones are placed as members of the class they look like
             score = np.where(noise > 0, np.abs(tried[0].easy), tried[0].easy)
-        bucket = _parts(_patterns(found, noise), score, given, self.config.parts)
+        bucket = _parts(pattern, score, given, self.config.parts)
         details: dict[str, Any] = {
             "peeled": [_figures(s) for s in found],
             "refused": _figures(tried[-1]) if len(tried) > len(found) else None,
@@ -283,12 +288,30 @@ def _parts(
 ) -> npt.NDArray[np.int64]:
     """Buckets: by pattern, and inside a class and pattern by score, in parts of like size."""
     sub = np.zeros(len(labels), dtype=np.int64)
-    for key in np.unique(pattern * (labels.max() + 1) + labels):
-        here = np.flatnonzero(pattern * (labels.max() + 1) + labels == key)
+    for here in _alike(pattern, labels):
         place = np.empty(len(here), dtype=np.int64)
         place[np.argsort(-score[here], kind="stable")] = np.arange(len(here))
         sub[here] = place * min(parts, len(here)) // len(here)
     return pattern * parts + sub
+
+
+def _standing(
+    values: Floats, pattern: npt.NDArray[np.int64], labels: npt.NDArray[np.int64]
+) -> Floats:
+    """Values in standard deviations from the mean of their class and pattern."""
+    out = np.zeros(len(values))
+    for here in _alike(pattern, labels):
+        spread = max(float(values[here].std()), 1e-12)
+        out[here] = (values[here] - values[here].mean()) / spread
+    return out
+
+
+def _alike(
+    pattern: npt.NDArray[np.int64], labels: npt.NDArray[np.int64]
+) -> Iterator[npt.NDArray[np.int64]]:
+    """The samples of every class and pattern."""
+    key = pattern * (labels.max() + 1) + labels
+    yield from (np.flatnonzero(key == k) for k in np.unique(key))
 
 
 def _explain(session: Session, found: list[Stage], tried: list[Stage]) -> None:
