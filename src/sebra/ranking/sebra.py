@@ -35,7 +35,8 @@ class SebraConfig:
     """Settings of the ranking; defaults are the paper's for UrbanCars (its Table 7).
 
     p_critical, or lam (then p_critical is its upper root): the selection threshold.
-    beta: strength of the upweighting u = p^(1/beta). epochs: R, the largest rank.
+    beta: strength of the upweighting u = p^(1/beta). epochs: R, the largest rank. enough: after R
+    epochs go on until this share is learned, for R more at most; 0 stops as the paper does.
     draws: `full` draws N samples per epoch with replacement from the unlearned ones (the published
     runs), `remaining` each unlearned sample once. resolution: `epoch` selects once per epoch, as
     the paper does; `auto` selects more often, or takes smaller steps, when a round would learn more
@@ -48,6 +49,7 @@ class SebraConfig:
     lam: float | None = None
     beta: float = 1.25
     epochs: int = 50
+    enough: float = 0.0
     draws: str = "full"
     resolution: str = "auto"
     max_share: float = 0.25
@@ -67,6 +69,7 @@ class SebraConfig:
             "lam": self.lam is None or self.lam > 0,
             "beta": self.beta > 0,
             "epochs": self.epochs >= 1,
+            "enough": 0 <= self.enough <= 1,
             "draws": self.draws in ("full", "remaining"),
             "resolution": self.resolution in ("auto", "epoch"),
             "max_share": 0 < self.max_share <= 1,
@@ -92,11 +95,11 @@ class SebraRanker:
     def rank(self, task: Task, session: Session, monitor: Monitor) -> RankResult:
         cfg = self.config
         run = _Rounds(cfg, replace(task, augment=Augment(cfg.flip, cfg.crop)), monitor)
-        rounds = cfg.epochs * (4 if run.pace.adaptive else 1)
+        rounds = cfg.epochs * (4 if run.pace.adaptive else 1) * (2 if cfg.enough else 1)
         for t in session.phase(self.phase, rounds, run.state):
             loss = run.round(t)
             monitor.round(t, run.network, loss, run.bucket >= 0)
-            if bool((run.bucket >= 0).all()) or run.pace.epochs_spent > cfg.epochs - 1e-6:
+            if self._done(run):
                 break
         details = {
             "rounds": run.pace.rounds,
@@ -129,6 +132,12 @@ class SebraRanker:
             details=details,
             collapsed=f"no ranking: {collapsed}" if collapsed else "",
         )
+
+    def _done(self, run: _Rounds) -> bool:
+        learned, spent = run.bucket >= 0, run.pace.epochs_spent + 1e-6
+        if bool(learned.all()) or spent > 2 * self.config.epochs:
+            return True
+        return spent > self.config.epochs and float(learned.float().mean()) >= self.config.enough
 
     def _collapsed(self, run: _Rounds, learned: float) -> str:
         """What to say of a single bucket: none was learned, or all in the same round."""
