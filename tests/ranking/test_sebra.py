@@ -249,3 +249,19 @@ def test_the_captured_step_ranks_like_the_plain_one():
     found = ranked(there, **FEATURES)
     rank = ranks_within_classes(found.bucket, found.score, labels)
     assert min(by_class(somers_d, rank, conflicting * 1, labels).values()) > 0.95
+
+
+def test_it_goes_on_until_enough_are_learned_and_for_as_long_again_at_most():
+    task = noisy(n=200)
+    slow = {**PLAIN, "lr": 0.05, "p_critical": 0.7, "epochs": 10}
+    short, full = ranked(task, **slow), ranked(task, **{**slow, "epochs": 40})
+    learned = short.details["learned"]
+    assert 0 < learned < full.details["learned"]
+    wanted = (learned + full.details["learned"]) / 2
+    longer = ranked(task, **slow, enough=wanted)
+    assert longer.details["epochs"] > 10
+    assert longer.details["learned"] >= wanted or longer.details["epochs"] == 20
+    assert ranked(task, **slow, enough=learned).details["epochs"] == 10
+    assert ranked(task, **slow, enough=1.0).details["epochs"] <= 20
+    plain = ErmRanker(ErmConfig(**{**slow, "enough": 1.0})).rank(task, Session(), Blind())
+    assert plain.details["epochs"] == 10

@@ -25,7 +25,7 @@ def folder(tmp_path, name="run"):
 
 
 def quick(*more, seeds=1):
-    return BenchOptions((), seeds, None, ("rank.epochs=2", *more))
+    return BenchOptions((), seeds, None, ("rank.epochs=2", "rank.enough=0", *more))
 
 
 @pytest.fixture

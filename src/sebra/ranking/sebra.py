@@ -36,7 +36,8 @@ class SebraConfig:
 
     p_critical, or lam (then p_critical is its upper root): the selection threshold.
     beta: strength of the upweighting u = p^(1/beta). epochs: R, the largest rank. enough: after R
-    epochs go on until this share is learned, for R more at most; 0 stops as the paper does.
+    epochs go on until this share is learned, for R more at most; 0 stops as the paper does, and
+    plain training (no v) always does.
     draws: `full` draws N samples per epoch with replacement from the unlearned ones (the published
     runs), `remaining` each unlearned sample once. resolution: `epoch` selects once per epoch, as
     the paper does; `auto` selects more often, or takes smaller steps, when a round would learn more
@@ -137,7 +138,9 @@ class SebraRanker:
         learned, spent = run.bucket >= 0, run.pace.epochs_spent + 1e-6
         if bool(learned.all()) or spent > 2 * self.config.epochs:
             return True
-        return spent > self.config.epochs and float(learned.float().mean()) >= self.config.enough
+        if spent <= self.config.epochs:
+            return False
+        return not self.config.use_v or float(learned.float().mean()) >= self.config.enough
 
     def _collapsed(self, run: _Rounds, learned: float) -> str:
         """What to say of a single bucket: none was learned, or all in the same round."""
