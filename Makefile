@@ -3,6 +3,12 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --no-compile -c constraints.txt
+# What every command imports; pip would compile all packages, one after the other. Some files of
+# these packages are templates that no Python can compile.
+COMPILED := torch torchvision timm sympy numpy pandas pyarrow scipy sklearn safetensors accelerate \
+	huggingface_hub pydantic typer click rich jinja2 plotly PIL matplotlib
+COMPILE = cd $$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))') \
+	&& { $(abspath $(BIN))/python -m compileall -qq -j 0 $(COMPILED) || true; }
 RUNTIME := $(VENV)/.runtime-ready
 READY := $(VENV)/.dev-ready
 BROWSER := $(VENV)/.browser-tried
@@ -76,6 +82,7 @@ $(RUNTIME): pyproject.toml constraints.txt
 		|| { echo "Sebra needs Python 3.10 or newer; name one with: make PYTHON=python3.12"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(PIP_INSTALL) -e .
+	@$(COMPILE)
 	@touch $@
 
 $(READY): $(RUNTIME)

@@ -9,7 +9,7 @@ import torch
 from ranking.naive import Naive
 from ranking.toys import images, noisy, planted, task_of
 from sebra.engine.session import Session
-from sebra.errors import CollapsedError
+from sebra.errors import CollapsedError, UsageError
 from sebra.measuring.ranks import by_class, somers_d
 from sebra.ranking.baselines import ErmConfig, ErmRanker, RandomConfig, RandomRanker
 from sebra.ranking.ranking import Blind, Ranking, ranks_within_classes
@@ -265,3 +265,19 @@ def test_it_goes_on_until_enough_are_learned_and_for_as_long_again_at_most():
     assert ranked(task, **slow, enough=1.0).details["epochs"] <= 20
     plain = ErmRanker(ErmConfig(**{**slow, "enough": 1.0})).rank(task, Session(), Blind())
     assert plain.details["epochs"] == 10
+
+
+def test_a_share_of_the_draws_makes_shorter_epochs():
+    task = noisy(n=64)
+    seen = {draws: Recorder() for draws in ("full", "0.5", "1")}
+    for draws, recorder in seen.items():
+        ranked(task, monitor=recorder, **{**PLAIN, "draws": draws, "epochs": 1})
+    weights = {draws: recorder.rounds[0][0] for draws, recorder in seen.items()}
+    np.testing.assert_array_equal(weights["full"], weights["1"])
+    assert np.abs(weights["0.5"]).sum() < np.abs(weights["full"]).sum()
+
+
+@pytest.mark.parametrize("draws", ["0", "1.5", "nan", "some"])
+def test_other_draws_are_refused(draws):
+    with pytest.raises(UsageError, match="draws"):
+        SebraConfig(draws=draws)

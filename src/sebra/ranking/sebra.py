@@ -25,6 +25,7 @@ from sebra.ranking.formulas import is_learned, p_critical_of, upweight, weighted
 from sebra.ranking.pace import Pace, Snapshot
 from sebra.ranking.ranking import Monitor, RankResult
 
+FULL, REMAINING = "full", "remaining"  # kinds of draws
 _COLLAPSED_SHARE = 0.5  # learned; below it a note says that the ranking says little
 _FAIR_EPOCHS = 5  # from here on a single bucket is no matter of patience
 _SAME_U = 1e-6
@@ -39,11 +40,12 @@ class SebraConfig:
     epochs go on until this share is learned, for R more at most; 0 stops as the paper does, and
     plain training (no v) always does.
     draws: `full` draws N samples per epoch with replacement from the unlearned ones (the published
-    runs), `remaining` each unlearned sample once. resolution: `epoch` selects once per epoch, as
-    the paper does; `auto` selects more often, or takes smaller steps, when a round would learn more
-    than max_share of all samples, and larger ones while nobody is learned at all. batch: 0 lets it
-    grow with the data (for heads over features). flip, crop: augmentation of training batches
-    (mirroring; the least area of a random resized crop). use_u, use_v: ablation switches.
+    runs), a number such as 0.5 that share of N, `remaining` each unlearned sample once. resolution:
+    `epoch` selects once per epoch, as the paper does; `auto` selects more often, or takes smaller
+    steps, when a round would learn more than max_share of all samples, and larger ones while nobody
+    is learned at all. batch: 0 lets it grow with the data (for heads over features). flip, crop:
+    augmentation of training batches (mirroring; the least area of a random resized crop). use_u,
+    use_v: ablation switches.
     """
 
     p_critical: float = 0.75
@@ -71,7 +73,7 @@ class SebraConfig:
             "beta": self.beta > 0,
             "epochs": self.epochs >= 1,
             "enough": 0 <= self.enough <= 1,
-            "draws": self.draws in ("full", "remaining"),
+            "draws": self.draws == REMAINING or 0 < draws_share(self.draws) <= 1,
             "resolution": self.resolution in ("auto", "epoch"),
             "max_share": 0 < self.max_share <= 1,
             "optimizer": self.optimizer in ("sgd", "adam", "adamw"),
@@ -161,6 +163,16 @@ class SebraRanker:
         )
 
 
+def draws_share(draws: str) -> float:
+    """Draws of an epoch as a share of the samples; NaN of what is no number."""
+    if draws == FULL:
+        return 1.0
+    try:
+        return float(draws)
+    except ValueError:
+        return float("nan")
+
+
 def batch_for(samples: int) -> int:
     """A batch that keeps an epoch at about 64 steps, between 128 and 4,096."""
     return 1 << min(max(round(samples / 64).bit_length() - 1, 7), 12)
@@ -233,9 +245,10 @@ class _Rounds:
         return loss
 
     def _order(self, pool: Tensor) -> Tensor:
-        if self.cfg.draws == "full":
-            return drawn(pool, len(self.task), self.batch, self.generator)
-        return shuffled(pool, self.batch, self.generator)
+        if self.cfg.draws == REMAINING:
+            return shuffled(pool, self.batch, self.generator)
+        draws = round(draws_share(self.cfg.draws) * len(self.task))
+        return drawn(pool, draws, self.batch, self.generator)
 
     def close(self) -> None:
         """Whatever was never learned forms the last bucket, ordered the same way."""
