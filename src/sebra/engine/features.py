@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -64,28 +65,21 @@ def extract_features(
     ]
     tap = tap_of(network, inputs) if look else None
     more = 0
+    fill: Callable[..., dict[str, Any]] = _fill
     if tap is not None:
         theirs, basis = look if isinstance(look, tuple) else ("", None)
         parts += ["patches", VERSION, theirs]
         more = width_of(tap, inputs) if basis is None else basis.width
-
-        def fill(out: npt.NDArray[Any]) -> dict[str, Any]:
-            return _fill_both(out, network, inputs, progress, tap, basis)
-
+        fill = partial(_fill_both, tap=tap, basis=basis)
     elif network.is_text:
         from sebra.engine.text_network import fill_features
 
-        def fill(out: npt.NDArray[Any]) -> dict[str, Any]:
-            return fill_features(out, network, inputs, progress)
-
-    else:
-
-        def fill(out: npt.NDArray[Any]) -> dict[str, Any]:
-            return _fill(out, network, inputs, progress)
-
+        fill = fill_features
     shape = (len(inputs), network.width + more)
     with distributed.main_first():
-        array, meta = cached_array("features", parts, shape, np.float16, fill)
+        array, meta = cached_array(
+            "features", parts, shape, np.float16, lambda out: fill(out, network, inputs, progress)
+        )
     rows = np.arange(len(inputs), dtype=np.int64)
     if tap is None:
         return Features(FeatureArray(array, rows))

@@ -122,6 +122,11 @@ class SebraRanker:
                 f"only {details['learned']:.0%} of the samples were ever learned, the rest is one "
                 "bucket: this ranking says little; raise the rate (--set lr=…) or --set epochs=…"
             )
+        if details["epochs"] > cfg.epochs + 1:
+            session.note(
+                f"went on for {details['epochs']:.0f} epochs, since fewer than {cfg.enough:.0%} of "
+                f"the samples were learned in {cfg.epochs}; --set enough=0 stops there"
+            )
         if run.pace.shortest:
             session.note(
                 "resolution: a whole epoch would have learned more than "

@@ -58,9 +58,9 @@ _FEWER = 0.5  # draws, at a rate that makes up for it
 class SpeedOptions:
     """What to measure.
 
-    overrides: settings of the ranking, for both sides. batch: of the throughput sections. sizes:
-    numbers of samples for `growth`. large: samples, width and classes for `large`. reference: the
-    file of the reference loops.
+    overrides: settings of the ranking; the reference takes those that it knows. batch: of the
+    throughput sections. sizes: numbers of samples for `growth`. large: samples, width and classes
+    for `large`. reference: the file of the reference loops.
     """
 
     sections: tuple[str, ...] = USUAL

@@ -136,14 +136,12 @@ def clearest(
     best: dict[bool, tuple[float, tuple[str, str]]] = {}
     for order, of_order in found.items():
         for figure in FIGURES:
-            links_ = [k for k in of_order if k.figure == figure and k.shortcut]
-            middle = in_the_middle and all(k.beyond is not None for k in links_)
-            strengths = [
-                abs(k.beyond if middle and k.beyond is not None else k.rho) for k in links_
-            ]
-            if len(strengths) < 2:
+            alike = [k for k in of_order if k.figure == figure and k.shortcut]
+            if len(alike) < 2:
                 continue
-            strength = sum(strengths) / len(strengths)
+            left = [abs(k.beyond) for k in alike if in_the_middle and k.beyond is not None]
+            middle = len(left) == len(alike)
+            strength = float(np.mean(left if middle else [abs(k.rho) for k in alike]))
             if middle not in best or strength > best[middle][0]:
                 best[middle] = (strength, (order, figure))
     return best[max(best)][1] if best else None

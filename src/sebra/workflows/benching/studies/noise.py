@@ -86,7 +86,11 @@ def _one(
     estimate = estimate_noise(task)
     network = _fit(bench, task)
     p = label_probability(network, task, torch.arange(len(task), device=task.device))
-    scores = {"noise": estimate.noise, "erm_loss": 1 - p.cpu().numpy(), "tail": _tail(bench, task)}
+    scores = {
+        "noise": estimate.noise,
+        "erm_loss": 1 - p.cpu().numpy(),
+        "tail": _tail(bench, prepared),
+    }
     flagged = estimate.flagged
     out: dict[str, Any] = {
         "average_precision": {name: _precision(wrong, values) for name, values in scores.items()},
@@ -114,8 +118,9 @@ def _with_noise(
     return replace(prepared, samples=samples, _splits=splits), changed[train]
 
 
-def _tail(bench: Workbench, task: Task) -> Array:
+def _tail(bench: Workbench, prepared: Prepared) -> Array:
     """How near to the tail of Sebra's ranking a sample is."""
+    task = prepared.rank_task()
     result, labels = _ranked(bench, task), task.targets.cpu().numpy()
     rank = ranks_within_classes(result.bucket, result.score, labels)
     out: Array = 1 - spuriosity_of(rank, labels)
@@ -140,11 +145,12 @@ def _accuracy(
     rows = prepared.samples.rows("test")
     if not len(rows):
         return None
-    task = prepared.task("train")
-    task = task if keep is None else task.subset(keep)
+    task, seen = prepared.task("train"), prepared.rank_task()
+    if keep is not None:
+        task, seen = task.subset(keep), seen.subset(keep)
     samples = bench.samples  # groups weigh as much as they do among the right labels
     out = {}
-    for name, network in (("erm", _fit(bench, task)), ("sebra", _debiased(bench, task))):
+    for name, network in (("erm", _fit(bench, task)), ("sebra", _debiased(bench, task, seen))):
         predicted = predicted_classes(network, prepared.task("test"))
         out[name] = 100 * float(np.mean(predicted == samples.labels[rows]))
         if samples.attributes:
@@ -153,9 +159,9 @@ def _accuracy(
     return out
 
 
-def _debiased(bench: Workbench, task: Task) -> Any:
-    """Ranks the task and trains on that ranking, to the last epoch."""
-    result = _ranked(bench, task)
+def _debiased(bench: Workbench, task: Task, seen: Task) -> Any:
+    """Ranks the task as rankers see it (`seen`) and trains on that ranking, to the last epoch."""
+    result = _ranked(bench, seen)
     labels = task.targets.cpu().numpy()
     rank = ranks_within_classes(result.bucket, result.score, labels)
     guide = Guide(
