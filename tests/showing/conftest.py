@@ -163,7 +163,7 @@ def watched(browser: Any) -> Iterator[Watched]:
     context = browser.new_context(viewport={"width": 1280, "height": 900}, accept_downloads=True)
     context.grant_permissions(["clipboard-read", "clipboard-write"])
     found = Watched(context.new_page())
-    found.page.set_default_timeout(5000)
+    found.page.set_default_timeout(15000)
     page = found.page
     page.on("console", lambda m: m.type in ("error", "warning") and found.errors.append(m.text))
     page.on("pageerror", lambda error: found.errors.append(str(error)))

@@ -235,6 +235,21 @@ class Test_texts:
         assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
+def test_a_click_counts_though_its_picture_arrives_meanwhile(page: Any) -> None:
+    tile = page.locator(".suspects .tile").nth(1)
+    tile.scroll_into_view_if_needed()
+    picture = tile.locator("img").element_handle()
+    page.wait_for_function("i => i.naturalWidth > 0", arg=picture)
+    source = picture.evaluate("i => { const s = i.src; i.removeAttribute('src'); return s; }")
+    box = tile.bounding_box()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.mouse.down()
+    picture.evaluate("(i, s) => { i.src = s; return i.decode(); }", source)
+    page.wait_for_timeout(100)
+    page.mouse.up()
+    page.locator("#d-table tr").first.wait_for()
+
+
 def test_hostile_names_in_every_late_section_are_texts(watched: Watched, tmp_path: Path) -> None:
     run = full_run(
         n=84, classes=HOSTILE, attributes=HOSTILE[:2], ids=lambda i: f"{HOSTILE[i % 7]}{i}"
