@@ -52,6 +52,7 @@ SECTIONS = (*ON_IMAGES, "growth", "large")
 USUAL = ("train", "select", "ranking", "debias", "stream", "growth")
 _WORKERS = 8
 _FEWER = 0.5  # draws, at a rate that makes up for it
+_AFTER = ("noise", "trust")  # judged when the ranking is finished; the reference does neither
 
 
 @dataclass(frozen=True)
@@ -233,22 +234,22 @@ def _our_ranking(
     name: str,
     overrides: tuple[str, ...],
 ) -> Line:
-    seconds, noise, rounds, quality = [], [], [], []
+    seconds, phases, rounds, quality = [], [], [], []
     reset_memory(prepared.device)
     chosen = RankOptions(preset=preset, overrides=(*options.overrides, *overrides))
     for seed in range(options.seeds):
         wait(prepared.device)
         start = time.perf_counter()
         run = run_rank(replace(prepared.source, seed=seed), chosen)
-        # Likely label noise is estimated after the ranking, which is finished by then.
-        noise.append(float(run.metrics["seconds"].get("noise", 0.0)))
-        seconds.append(time.perf_counter() - start - noise[-1])
+        took = time.perf_counter() - start
+        phases.append(run.metrics["seconds"])
+        seconds.append(took - sum(phases[-1].get(name, 0.0) for name in _AFTER))
         rounds.append(run.metrics["ranking"].get("rounds"))
         quality.append(run.metrics["ranking"].get("somers_d"))
     line = Line(name, "s", float(np.mean(seconds)), memory_mib=peak_memory_mib(prepared.device))
     line.extra = {
         "seconds": seconds,
-        "noise_seconds": noise,
+        "phases": phases,
         "rounds": rounds,
         "somers_d": quality,
     }
