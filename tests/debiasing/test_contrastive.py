@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
+from debiasing.toys import features
+from sebra.debiasing import contrastive
+from sebra.debiasing.contrastive import positive_weights
 from sebra.debiasing.contrastive_loss import contrastive_loss
+from sebra.debiasing.method import Guide
+from sebra.engine.session import Session
 
 
 def naive(z: Tensor, pos: Tensor, neg: Tensor, tau: float, denominator: str) -> float:
@@ -48,3 +55,41 @@ def test_falls_when_the_positive_comes_nearer_and_the_negative_goes_away() -> No
     good = contrastive_loss(z, near, far, 0.1, "anchor")
     bad = contrastive_loss(z, far, near, 0.1, "anchor")
     assert float(good) < 0.01 < float(bad)
+
+
+def _guide(p: list[float] | None, noise: list[float] | None) -> Guide:
+    n = len(p or noise or [])
+    zeros = torch.zeros(n, dtype=torch.long)
+    values = {k: torch.tensor(v) for k, v in (("p", p), ("noise", noise)) if v is not None}
+    return Guide(zeros, zeros, torch.zeros(n), **values)
+
+
+def test_hard_positives_weigh_more_up_to_a_limit() -> None:
+    weights = positive_weights(_guide([0.9, 0.5, 0.1, 0.05, 0.001, 1.0], None), hard=2.0)
+    expected = [math.log(max(p, 0.05)) ** 2 for p in (0.9, 0.5, 0.1, 0.05, 0.001)]
+    assert torch.allclose(weights[:5], torch.tensor(expected))
+    assert 0 < weights[5] < 1e-5
+
+
+def test_few_flagged_samples_keep_their_weight_and_many_lose_it() -> None:
+    few = positive_weights(_guide(None, [0.0] * 199 + [0.9]), hard=2.0)
+    assert float(few[-1]) == pytest.approx(0.1 ** (1 / 200 / 0.05))
+    many = positive_weights(_guide([0.1] * 20, [0.0] * 18 + [0.9, 1.0]), hard=1.0)
+    assert torch.allclose(many[-2] / many[0], torch.tensor(0.1))
+    assert 0 < many[-1] < 1e-5
+
+
+@pytest.mark.parametrize(("hard", "least", "most"), [(0.0, 0.05, 0.25), (2.0, 0.9, 1.0)])
+def test_positives_lean_to_what_is_hard(
+    monkeypatch: pytest.MonkeyPatch, hard: float, least: float, most: float
+) -> None:
+    """In a ranking of one bucket, where only p tells who breaks the shortcut."""
+    toy = features()
+    guide, conflicting = toy.guide(), toy.conflicting.float()
+    wide = replace(guide, bucket=torch.zeros_like(guide.bucket), p=1 - 0.9 * conflicting)
+    monkeypatch.setattr(contrastive, "fit_pairs", lambda *given: given)
+    method = contrastive.Contrastive(contrastive.ContrastiveConfig(hard=hard))
+    given: Any = method.fit(toy.train, replace(toy.help(method.needs), guide=wide), Session())
+    index = torch.arange(len(toy.train))
+    rand = torch.rand(len(index), 8, generator=torch.Generator().manual_seed(0))
+    assert least < float(conflicting[given[4].draw(index, rand)].mean()) <= most

@@ -16,6 +16,7 @@ from sebra.errors import UsageError
 
 VARIANTS = [
     *((name, {}) for name in METHODS),
+    ("sebra", {"hard": 2.0}),
     ("groupdro", {"over": "buckets"}),
     ("dfr", {"on": "ranking"}),
     ("resample", {"by": "stages"}),

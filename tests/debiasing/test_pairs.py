@@ -63,3 +63,29 @@ def test_draws_are_uniform_over_the_partners() -> None:
     counts = torch.bincount(positives.draw(torch.tensor([0]), rand).flatten(), minlength=9)
     assert counts[:4].sum() == 0
     assert torch.allclose(counts[4:] / 50_000, torch.full((5,), 0.2), atol=0.01)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 2), st.integers(0, 5)), min_size=2, max_size=14),
+    st.integers(1, 4),
+)
+def test_weighted_draws_know_the_same_partners(samples: list[tuple[int, int]], gap: int) -> None:
+    labels, buckets = [s[0] for s in samples], [s[1] for s in samples]
+    positives, negatives = rank_partners(torch.tensor(labels), torch.tensor(buckets), gap)
+    weights = 1 + torch.arange(len(labels)) % 3
+    for i, (wanted_positives, wanted_negatives) in enumerate(naive(labels, buckets, gap)):
+        assert members(positives.weighted(weights), i) == wanted_positives
+        assert members(negatives.weighted(weights), i) == wanted_negatives
+
+
+@pytest.mark.parametrize("anchor", [0, 4, 6])
+def test_draws_are_in_proportion_to_the_weights_without_the_anchor(anchor: int) -> None:
+    labels, buckets = torch.zeros(9, dtype=torch.long), torch.tensor([0, 0, 0, 0, 1, 1, 2, 2, 2])
+    weights = torch.tensor([5.0, 5, 5, 5, 1, 2, 3, 4, 1e-6])
+    positives = rank_partners(labels, buckets)[0].weighted(weights)
+    rand = torch.rand(1, 50_000, generator=torch.Generator().manual_seed(0))
+    counts = torch.bincount(positives.draw(torch.tensor([anchor]), rand).flatten(), minlength=9)
+    expected = torch.where(buckets > buckets[anchor], weights, 0.0)
+    if anchor == 6:  # in the last bucket: the others of it
+        expected = torch.tensor([0.0, 0, 0, 0, 0, 0, 0, 4, 1e-6])
+    assert torch.allclose(counts / 50_000, expected / expected.sum(), atol=0.01)

@@ -44,7 +44,8 @@ class Toy:
             bucket[order[(aligned + len(order)) // 2 :]] = 3
         stages = (~self.conflicting).float()[:, None]
         size = torch.bincount(y)[y]
-        return Guide(rank, bucket, 1.0 - rank / size, stages)
+        p = torch.where(self.conflicting, 0.1, 0.9)
+        return Guide(rank, bucket, 1.0 - rank / size, stages, p, torch.zeros(len(y)).to(p))
 
     def help(self, needs: frozenset[str], selector: Selector | None = None) -> Help:
         """Exactly what `needs` names."""

@@ -12,13 +12,18 @@ from torch import Tensor
 
 from sebra.debiasing.contrastive_loss import contrastive_loss
 from sebra.debiasing.grouping import needed
-from sebra.debiasing.method import Help, TrainConfig, every_sample, make_trainer
+from sebra.debiasing.method import Guide, Help, TrainConfig, every_sample, make_trainer
 from sebra.debiasing.pairs import Ranges, rank_partners
 from sebra.engine.networks import Network
 from sebra.engine.session import Session
 from sebra.engine.task import Task
 from sebra.errors import check
 from sebra.loading.augment import Augment
+from sebra.ranking.noise import SUSPECT
+
+_LEAST_P = 0.05  # lower ones weigh alike: the lowest of all are outliers and wrong labels
+_LEAST_WEIGHT = 1e-6
+_NOISY = 0.05  # share of flagged samples
 
 
 @dataclass(frozen=True)
@@ -26,9 +31,11 @@ class ContrastiveConfig(TrainConfig):
     """The objective L_con + gamma·CE and the choices the paper leaves open.
 
     tau: temperature. positives, negatives: M and N per anchor. rank_gap: how many buckets later a
-    positive must be. ce_on: which samples the cross-entropy sees: `anchor`, `positive` or `both`.
-    pair_gradient: whether gradients flow through positives and negatives. denominator: `anchor`
-    as in the formula, or `batch`.
+    positive must be. hard: a positive weighs (-log p)^hard, p of its label when it was ranked, and
+    less where many labels look wrong and its own does; 0 draws all alike, as the paper does.
+    ce_on: which samples the cross-entropy sees: `anchor`, `positive` or `both`. pair_gradient:
+    whether gradients flow through positives and negatives. denominator: `anchor` as in the
+    formula, or `batch`.
     """
 
     gamma: float = 0.5
@@ -36,6 +43,7 @@ class ContrastiveConfig(TrainConfig):
     positives: int = 1
     negatives: int = 1
     rank_gap: int = 1
+    hard: float = 0.0
     ce_on: str = "positive"
     pair_gradient: bool = False
     denominator: str = "batch"
@@ -48,6 +56,7 @@ class ContrastiveConfig(TrainConfig):
             "positives": self.positives >= 1,
             "negatives": self.negatives >= 1,
             "rank_gap": self.rank_gap >= 1,
+            "hard": self.hard >= 0,
             "ce_on": self.ce_on in ("anchor", "positive", "both"),
             "denominator": self.denominator in ("anchor", "batch"),
         }
@@ -63,11 +72,30 @@ class Contrastive:
 
     def __init__(self, config: ContrastiveConfig) -> None:
         self.config = config
+        self.weighs_noise = config.hard > 0  # then a ranking without estimates gets them first
 
     def fit(self, task: Task, help: Help, session: Session) -> Network:
         guide = needed(help.guide, "a ranking (--ranking)", self.name)
-        partners = rank_partners(task.targets, guide.bucket, self.config.rank_gap)
-        return fit_pairs(task, help, session, self.config, *partners)
+        positives, negatives = rank_partners(task.targets, guide.bucket, self.config.rank_gap)
+        if self.config.hard:
+            positives = positives.weighted(positive_weights(guide, self.config.hard))
+        return fit_pairs(task, help, session, self.config, positives, negatives)
+
+
+def positive_weights(guide: Guide, hard: float) -> Tensor:
+    """How much a sample weighs as a positive: the harder, the more, if its label seems right.
+
+    A ranking that stopped before everyone was learned leaves a wide last bucket, in which what the
+    shortcut misleads has by far the lowest p. Few samples look mislabelled in clean data, mostly
+    those that break every shortcut: noise counts in full only from `_NOISY` flagged samples on.
+    """
+    weights = torch.ones_like(guide.spuriosity)
+    if guide.p is not None:
+        weights = guide.p.clamp(_LEAST_P, 1 - _LEAST_WEIGHT).log().neg() ** hard
+    if guide.noise is not None:
+        flagged = float((guide.noise >= SUSPECT).float().mean())
+        weights = weights * (1 - guide.noise).clamp_min(0) ** min(1.0, flagged / _NOISY)
+    return weights.clamp_min(_LEAST_WEIGHT)
 
 
 def fit_pairs(

@@ -62,13 +62,16 @@ class Guide:
     """An earlier ranking of the task's samples, as tensors on the device.
 
     rank: 0 = most spurious of its class. bucket: smaller = more spurious. stages: n x k alignment
-    with each discovered bias (1 follows it, 0 breaks it); None where the ranker gives none.
+    with each discovered bias (1 follows it, 0 breaks it). p: the probability of the label when the
+    sample was ranked. noise: the chance that it is wrong. None where they are not known.
     """
 
     rank: Tensor
     bucket: Tensor
     spuriosity: Tensor
     stages: Tensor | None = None
+    p: Tensor | None = None
+    noise: Tensor | None = None
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ batch is a few index operations on the device, whatever the size of buckets and 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -16,13 +16,20 @@ from torch import Tensor
 class Ranges:
     """For every sample a range [start, start + count) of `order`, and its own place in it.
 
-    `own` is the sample's position inside the range, or `count` where it is not in it.
+    `own` is the sample's position inside the range, or `count` where it is not in it. `mass`: the
+    weight of everyone before each place of `order`, and of all (n + 1 sums); None draws alike.
     """
 
     order: Tensor
     start: Tensor
     count: Tensor
     own: Tensor
+    mass: Tensor | None = None
+
+    def weighted(self, weights: Tensor) -> Ranges:
+        """The same ranges, from which partners are drawn in proportion to positive weights."""
+        sums = weights.double()[self.order].cumsum(0)
+        return replace(self, mass=torch.cat([sums.new_zeros(1), sums]))
 
     def draw(self, index: Tensor, rand: Tensor) -> Tensor:
         """One partner per column of `rand` (n x m, uniform): never the sample itself.
@@ -30,11 +37,29 @@ class Ranges:
         A sample whose range holds nobody else gets a member of the range all the same; that can
         only happen in a class with a single sample.
         """
+        if self.mass is not None:
+            return self._by_weight(index, rand, self.mass)
         inside = self.own[index] < self.count[index]
         others = self.count[index] - inside.long()
         pick = (rand * others[:, None]).long().clamp_max((others - 1).clamp_min(0)[:, None])
         pick = pick + (inside[:, None] & (pick >= self.own[index][:, None]) & (others > 0)[:, None])
         return self.order[self.start[index][:, None] + pick]
+
+    def _by_weight(self, index: Tensor, rand: Tensor, mass: Tensor) -> Tensor:
+        start, count, own = self.start[index], self.count[index], self.own[index]
+        place = start + torch.minimum(own, count - 1)  # of the sample, where it is inside
+        skipped = (own < count) & (count > 1)
+        gone = torch.where(skipped, mass[place + 1] - mass[place], 0.0)[:, None]
+        low, high = mass[start][:, None], mass[start + count][:, None]
+        at = low + rand * (high - low - gone)
+        at = at + torch.where(at >= mass[place][:, None], gone, 0.0)
+        found = torch.searchsorted(mass, at, right=True) - 1
+        # Rounding may end on a neighbour: back inside the range, and off the sample itself.
+        found = torch.minimum(found.clamp_min(0), (start + count - 1)[:, None])
+        found = torch.maximum(found, start[:, None])
+        hit = skipped[:, None] & (found == place[:, None])
+        other = torch.where(place == start, place + 1, place - 1)[:, None]
+        return self.order[torch.where(hit, other, found)]
 
 
 def rank_partners(labels: Tensor, bucket: Tensor, gap: int = 1) -> tuple[Ranges, Ranges]:

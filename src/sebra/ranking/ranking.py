@@ -30,7 +30,8 @@ class RankResult:
     """What a ranker returns, one entry per training sample.
 
     bucket: smaller = learned earlier = more spurious. score: orders samples inside a bucket,
-    larger = more spurious. stages: alignment with each discovered bias, higher = follows it.
+    larger = more spurious. p: the probability of the label when the sample was last looked at,
+    where the ranker has one. stages: alignment with each discovered bias, higher = follows it.
     noise: who is likely mislabelled, where the ranker had to know; whoever needs it can spare an
     estimate of their own. collapsed: why the order says nothing and what to change; empty for a
     ranking to go on with.
@@ -38,6 +39,7 @@ class RankResult:
 
     bucket: Array
     score: Array
+    p: Array | None = None
     stages: Mapping[str, Array] = field(default_factory=dict)
     noise: NoiseEstimate | None = None
     details: Mapping[str, Any] = field(default_factory=dict)
@@ -129,6 +131,8 @@ class Ranking:
             "bucket": result.bucket.astype(np.int64),
             "spuriosity": spuriosity_of(rank, labels).astype(np.float64),
         }
+        if result.p is not None:
+            columns["p"] = result.p.astype(np.float64)
         columns.update({k: v.astype(np.float64) for k, v in result.stages.items()})
         return cls(pd.DataFrame(columns), result.details)
 

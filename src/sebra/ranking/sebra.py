@@ -137,6 +137,7 @@ class SebraRanker:
         return RankResult(
             run.bucket.cpu().numpy(),
             run.score.cpu().numpy(),
+            run.p.cpu().numpy(),
             details=details,
             collapsed=f"no ranking: {collapsed}" if collapsed else "",
         )
@@ -197,6 +198,7 @@ class _Rounds:
         self.generator = task.generator()
         self.bucket = torch.full((n,), -1, dtype=torch.long, device=task.device)
         self.score = torch.zeros(n, device=task.device)  # u as of the selection
+        self.p = torch.zeros(n, device=task.device)  # of the label, as of the selection
         self.batch = min(cfg.batch or batch_for(n), n)
         adaptive = cfg.resolution == "auto" and cfg.use_v
         self.pace = Pace(-(-n // self.batch), n, cfg.max_share, cfg.lr, adaptive)
@@ -214,6 +216,7 @@ class _Rounds:
             "generator": self.generator,
             "bucket": self.bucket,
             "score": self.score,
+            "p": self.p,
             "pace": self.pace.state,
             "monitor": monitor,
         }
@@ -242,6 +245,7 @@ class _Rounds:
             before.restore()
         self.pace.spend(len(order), whole)
         self.bucket[left[learned]] = t
+        self.p[left] = p
         self.score[left] = upweight(p, self.cfg.beta)
         self.pace.lengthen(count, self.optimizer)
         patience = max(2, self.cfg.epochs // 4)

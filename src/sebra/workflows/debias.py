@@ -30,6 +30,7 @@ from sebra.samples.table import SPLITS, Samples
 from sebra.workflows.history import History, predicted_classes
 from sebra.workflows.prepare import Prepared, Source, prepare
 from sebra.workflows.rank import identity_of, measure, open_session
+from sebra.workflows.suspects import add_noise
 from sebra.workflows.validation import Parts, make_selector, split_training
 
 LAST_EPOCHS = 5
@@ -104,6 +105,9 @@ def debias_prepared(
     method, config = _settle(prepared, options, ranking)
     if ranking is None and "ranking" in method.needs:
         ranking = _rank_first(prepared, options, session, meter)
+    weighs = getattr(method, "weighs_noise", False)
+    if ranking is not None and weighs and "noise" not in ranking.table:
+        ranking = _with_noise(ranking, prepared, session, meter)
     parts = split_training(prepared.samples, prepared.source.seed)
     rank = None if ranking is None else _table(ranking, prepared)["rank"].to_numpy()
     selector = make_selector(prepared, parts, rank, config.epochs - LAST_EPOCHS)
@@ -201,6 +205,7 @@ def _rank_first(
             result = ranker.rank(prepared.rank_task(ranker), session, history)
         ranking = Ranking.from_result(result, part.ids, part.labels, part.classes)
         columns = ["rank", "bucket", "spuriosity", *ranking.stages]
+        columns += [c for c in ("p",) if c in ranking.table]
         return {c: torch.from_numpy(ranking.table[c].to_numpy().copy()) for c in columns}
 
     found = session.once("ranking", compute)
@@ -209,6 +214,13 @@ def _rank_first(
     label = np.asarray(part.classes, dtype=object)[part.labels]
     table = pd.DataFrame({"id": part.ids, "label": label})
     return Ranking(table.assign(**{k: v.numpy() for k, v in found.items()}))
+
+
+def _with_noise(ranking: Ranking, prepared: Prepared, session: Session, meter: Meter) -> Ranking:
+    """A ranking in the order of the training split, with an estimate of wrong labels."""
+    found = Ranking(_table(ranking, prepared), ranking.details)
+    add_noise(found, prepared, session, meter)
+    return found
 
 
 def _table(ranking: Ranking, prepared: Prepared) -> Any:
@@ -228,6 +240,11 @@ def _help(prepared: Prepared, parts: Parts, ranking: Ranking | None, needs: froz
             bucket=_tensor(table["bucket"].to_numpy(), device),
             spuriosity=_tensor(table["spuriosity"].to_numpy(), device).float(),
             stages=_tensor(table[stages].to_numpy(), device).float() if stages else None,
+            **{
+                name: _tensor(table[name].to_numpy(), device).float()
+                for name in ("p", "noise")
+                if name in table
+            },
         )
     groups = heldout = heldout_groups = None
     numbers = group_numbers(samples) if samples.attributes else None

@@ -168,9 +168,13 @@ def _debiased(bench: Workbench, task: Task, seen: Task) -> Any:
         rank=torch.from_numpy(rank).to(task.device),
         bucket=torch.from_numpy(result.bucket).to(task.device),
         spuriosity=torch.from_numpy(spuriosity_of(rank, labels)).float().to(task.device),
+        p=None if result.p is None else torch.from_numpy(result.p).float().to(task.device),
     )
     spec = Spec("sebra", "sebra")
-    method = method_class(spec.name)(bench.method_config(spec))
+    method: Any = method_class(spec.name)(bench.method_config(spec))
+    if method.weighs_noise:
+        found = torch.from_numpy(estimate_noise(task).noise).float()
+        guide = replace(guide, noise=found.to(task.device))
     return method.fit(task, Help(_last_epoch(), guide), Session())
 
 
