@@ -24,6 +24,7 @@ from sebra.ranking.noise import SUSPECT
 _LEAST_P = 0.05  # lower ones weigh alike: the lowest of all are outliers and wrong labels
 _LEAST_WEIGHT = 1e-6
 _NOISY = 0.05  # share of flagged samples
+_STRICT = 2.0  # power of the chance that a label is right
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,8 @@ def positive_weights(guide: Guide, hard: float) -> Tensor:
         weights = guide.p.clamp(_LEAST_P, 1 - _LEAST_WEIGHT).log().neg() ** hard
     if guide.noise is not None:
         flagged = float((guide.noise >= SUSPECT).float().mean())
-        weights = weights * (1 - guide.noise).clamp_min(0) ** min(1.0, flagged / _NOISY)
+        strength = _STRICT * min(1.0, flagged / _NOISY)
+        weights = weights * (1 - guide.noise).clamp_min(0) ** strength
     return weights.clamp_min(_LEAST_WEIGHT)
 
 
