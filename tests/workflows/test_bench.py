@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import miniatures
+from sebra.debiasing.contrastive import ContrastiveConfig
 from sebra.errors import UsageError
 from sebra.ranking.ranking import Ranking
 from sebra.runs.folder import RunFolder
@@ -157,6 +158,18 @@ class Test_rows:
         with pytest.raises(UsageError, match=rf"erm-0\.json: was measured with another {named}"):
             bench([features], options("erm", seeds=1, **change), folder(tmp_path))
         assert times(tmp_path / "run") == before
+
+    def test_rows_from_before_a_setting_existed_stay_valid(self, features, tmp_path):
+        neutral = options("sebra[hard=0]", 1, overrides=(*QUICK, "rank.enough=0"))
+        bench([features], neutral, folder(tmp_path))
+        row = next((tmp_path / "run" / "rows").glob("*.json"))
+        said = json.loads(row.read_text(encoding="utf-8"))["identity"]
+        assert "hard" not in said["settings"]
+        assert "enough" not in said["ranker_settings"]
+        before = times(tmp_path / "run")
+        bench([features], neutral, folder(tmp_path))
+        assert times(tmp_path / "run") == before
+        assert workbench._settings(ContrastiveConfig(hard=1.0))["hard"] == 1.0
 
     def test_other_data_of_the_same_name_is_refused_before_anything_runs(self, features, tmp_path):
         bench([features], options("erm", seeds=1), folder(tmp_path))

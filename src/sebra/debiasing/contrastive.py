@@ -39,6 +39,8 @@ class ContrastiveConfig(TrainConfig):
     formula, or `batch`.
     """
 
+    LATER: ClassVar[tuple[str, ...]] = ("hard",)
+
     gamma: float = 0.5
     tau: float = 0.05
     positives: int = 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -47,6 +47,8 @@ class SebraConfig:
     augmentation of training batches (mirroring; the least area of a random resized crop). use_u,
     use_v: ablation switches.
     """
+
+    LATER: ClassVar[tuple[str, ...]] = ("enough",)
 
     p_critical: float = 0.75
     lam: float | None = None

@@ -296,7 +296,15 @@ def _digest(prepared: Prepared) -> str:
 
 
 def _settings(config: Any) -> dict[str, Any]:
-    return _present(dataclasses.asdict(config))
+    """The settings of a row; those that came `LATER` only where they say something.
+
+    So rows stay valid that were measured before a setting with a neutral default existed.
+    """
+    values = dataclasses.asdict(config)
+    defaults = {f.name: f.default for f in dataclasses.fields(config)}
+    later = getattr(type(config), "LATER", ())
+    unsaid = {name for name in later if values[name] == defaults[name]}
+    return _present({k: v for k, v in values.items() if k not in unsaid})
 
 
 def _present(values: dict[str, Any]) -> dict[str, Any]:
