@@ -15,9 +15,11 @@ import pytest
 REPO = Path(__file__).resolve().parent.parent
 
 # Workers that each take all cores slow one another down; the variable must be set before torch
-# is imported and reaches the processes that tests start.
-_workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-os.environ.setdefault("OMP_NUM_THREADS", str(max(1, min(4, (os.cpu_count() or 1) // _workers))))
+# is imported and reaches the processes that tests start. The process that starts the workers
+# reads this file too: set there, they would inherit its count.
+if "PYTEST_XDIST_WORKER_COUNT" in os.environ:
+    _share = (os.cpu_count() or 1) // int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
+    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, min(4, _share))))
 
 
 class CliResult(NamedTuple):
