@@ -93,10 +93,11 @@ def weights(here: Path) -> Path:
     return here / "other.safetensors"
 
 
-def ranking_of(here: Path, ids: list[str]) -> Path:
+def ranking_of(here: Path, ids: list[str], **more: object) -> Path:
     import pandas as pd
 
     columns = {"id": ids, "label": "0", "rank": range(len(ids)), "bucket": 0, "spuriosity": 0.5}
+    columns |= more
     pd.DataFrame(columns).to_parquet(here / "ranking-of-others.parquet")
     return here / "ranking-of-others.parquet"
 
@@ -265,6 +266,14 @@ OPTIONS: dict[str, Case] = {
     "ranking of other data": (
         lambda p: debias(pets(p), "--ranking", ranking_of(p, ["x1", "x2"])),
         "it was made from other data",
+    ),
+    "ranking with a chance above 1": (
+        lambda p: debias(npz(p), "--ranking", ranking_of(p, ["x1", "x2"], p=[0.5, 1.5])),
+        "column p must hold numbers from 0 to 1",
+    ),
+    "ranking with chances that are no numbers": (
+        lambda p: debias(npz(p), "--ranking", ranking_of(p, ["x1", "x2"], noise=["low", None])),
+        "column noise must hold numbers from 0 to 1",
     ),
 }
 RUNS: dict[str, Case] = {

@@ -12,9 +12,11 @@ from torch import Tensor
 
 from debiasing.toys import features
 from sebra.debiasing import contrastive
+from sebra.debiasing import stages as stages_module
 from sebra.debiasing.contrastive import positive_weights
 from sebra.debiasing.contrastive_loss import contrastive_loss
-from sebra.debiasing.method import Guide
+from sebra.debiasing.method import Guide, Help
+from sebra.debiasing.selection import Selector
 from sebra.engine.session import Session
 
 
@@ -93,3 +95,23 @@ def test_positives_lean_to_what_is_hard(
     index = torch.arange(len(toy.train))
     rand = torch.rand(len(index), 8, generator=torch.Generator().manual_seed(0))
     assert least < float(conflicting[given[4].draw(index, rand)].mean()) <= most
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [({}, {2, 3, 4, 5}), ({"rank_gap": 2}, {4, 5}), ({"hard": 4.0}, {3, 5})],
+)
+def test_stages_read_the_same_settings(
+    monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any], expected: set[int]
+) -> None:
+    """Two samples of each pattern; the second of each was by far the harder one."""
+    stages = torch.tensor([[0.9, 0.9], [0.9, 0.1], [0.1, 0.9]]).repeat_interleave(2, 0)
+    p = torch.tensor([0.999, 0.05]).repeat(3)
+    guide = Guide(torch.arange(6), torch.arange(6), torch.zeros(6), stages, p)
+    monkeypatch.setattr(stages_module, "fit_pairs", lambda *given, order: given)
+    method = stages_module.Stages(stages_module.StagesConfig(least=1, **settings))
+    toy = features(classes=2, train=6)
+    task = replace(toy.train, rows=toy.train.rows[:6], targets=torch.zeros(6, dtype=torch.long))
+    given: Any = method.fit(task, Help(Selector(None, "last epoch"), guide), Session())
+    rand = torch.linspace(0.01, 0.99, 400)[None]
+    assert set(given[4].draw(torch.tensor([0]), rand).flatten().tolist()) == expected

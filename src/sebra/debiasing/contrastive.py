@@ -65,6 +65,11 @@ class ContrastiveConfig(TrainConfig):
         }
         check(self, checks)
 
+    @property
+    def weighs_noise(self) -> bool:
+        """Whether a ranking without estimates of wrong labels must get them first."""
+        return self.hard > 0
+
 
 class Contrastive:
     """Pulls a sample towards less spurious ones of its class, away from equally spurious ones."""
@@ -75,14 +80,21 @@ class Contrastive:
 
     def __init__(self, config: ContrastiveConfig) -> None:
         self.config = config
-        self.weighs_noise = config.hard > 0  # then a ranking without estimates gets them first
 
     def fit(self, task: Task, help: Help, session: Session) -> Network:
         guide = needed(help.guide, "a ranking (--ranking)", self.name)
-        positives, negatives = rank_partners(task.targets, guide.bucket, self.config.rank_gap)
-        if self.config.hard:
-            positives = positives.weighted(positive_weights(guide, self.config.hard))
-        return fit_pairs(task, help, session, self.config, positives, negatives)
+        partners = partners_of(task.targets, guide.bucket, guide, self.config)
+        return fit_pairs(task, help, session, self.config, *partners)
+
+
+def partners_of(
+    targets: Tensor, bucket: Tensor, guide: Guide, config: ContrastiveConfig
+) -> tuple[Ranges, Ranges]:
+    """Positives and negatives by bucket, positives weighted where the settings say so."""
+    positives, negatives = rank_partners(targets, bucket, config.rank_gap)
+    if config.hard:
+        positives = positives.weighted(positive_weights(guide, config.hard))
+    return positives, negatives
 
 
 def positive_weights(guide: Guide, hard: float) -> Tensor:

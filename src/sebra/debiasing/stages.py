@@ -13,11 +13,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from sebra.debiasing.contrastive import ContrastiveConfig, fit_pairs
+from sebra.debiasing.contrastive import ContrastiveConfig, fit_pairs, partners_of
 from sebra.debiasing.erm import Erm, ErmConfig
 from sebra.debiasing.grouping import needed
 from sebra.debiasing.method import Help, TrainConfig
-from sebra.debiasing.pairs import rank_partners
 from sebra.engine.networks import Network
 from sebra.engine.session import Session
 from sebra.engine.step import weighted_draws
@@ -30,6 +29,7 @@ class StagesConfig(ContrastiveConfig):
     """balance: how far patterns are evened out among anchors: 0 not at all, 1 fully.
 
     least: patterns with fewer samples of a class are joined with the next less spurious one.
+    rank_gap counts patterns here.
     """
 
     gamma: float = 2.0
@@ -61,7 +61,7 @@ class Stages:
             shared = {f: getattr(cfg, f) for f in ErmConfig.__dataclass_fields__}
             return Erm(ErmConfig(**shared)).fit(task, help, session)
         pattern = patterns(guide.stages, task.targets, cfg.least)
-        partners = rank_partners(task.targets, pattern, gap=1)
+        partners = partners_of(task.targets, pattern, guide, cfg)
         chances = pattern_chances(pattern, task.targets, cfg.balance)
         batch = min(cfg.batch, len(task))
         return fit_pairs(

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 Array = npt.NDArray[Any]
 COLUMNS = ("id", "label", "rank", "bucket", "spuriosity")
+CHANCES = ("p", "noise")  # columns that a ranking may have, from 0 to 1
 
 
 @dataclass(frozen=True)
@@ -171,6 +172,9 @@ class Ranking:
         missing = [c for c in COLUMNS if c not in table.columns]
         if missing:
             raise UsageError(f"{file}: not a ranking, columns missing: {', '.join(missing)}")
+        for name in CHANCES:
+            if name in table and not _chances(table[name]):
+                raise UsageError(f"{file}: column {name} must hold numbers from 0 to 1")
         ranking = cls(table)
         ranking.folder = where if where.is_dir() else None
         return ranking
@@ -196,3 +200,9 @@ class Ranking:
             f"<p><b>Ranking</b> of {len(self)} samples, {self.table['label'].nunique()} classes, "
             f"{self.buckets} buckets; the most spurious of each class:</p>{shown}"
         )
+
+
+def _chances(column: pd.Series) -> bool:
+    import pandas as pd
+
+    return bool(pd.to_numeric(column, errors="coerce").between(0, 1).all())

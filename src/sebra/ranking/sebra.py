@@ -199,7 +199,6 @@ class _Rounds:
         )
         self.generator = task.generator()
         self.bucket = torch.full((n,), -1, dtype=torch.long, device=task.device)
-        self.score = torch.zeros(n, device=task.device)  # u as of the selection
         self.p = torch.zeros(n, device=task.device)  # of the label, as of the selection
         self.batch = min(cfg.batch or batch_for(n), n)
         adaptive = cfg.resolution == "auto" and cfg.use_v
@@ -217,11 +216,15 @@ class _Rounds:
             "optimizer": self.optimizer,
             "generator": self.generator,
             "bucket": self.bucket,
-            "score": self.score,
             "p": self.p,
             "pace": self.pace.state,
             "monitor": monitor,
         }
+
+    @property
+    def score(self) -> Tensor:
+        """u as of the selection."""
+        return upweight(self.p, self.cfg.beta)
 
     def _loss(self, index: Tensor, rand: Tensor) -> Tensor:
         logits = self.network(self.task.batch(index, rand))
@@ -248,7 +251,6 @@ class _Rounds:
         self.pace.spend(len(order), whole)
         self.bucket[left[learned]] = t
         self.p[left] = p
-        self.score[left] = upweight(p, self.cfg.beta)
         self.pace.lengthen(count, self.optimizer)
         patience = max(2, self.cfg.epochs // 4)
         if self.pace.rounds >= patience and bool((self.bucket < 0).all()):

@@ -20,7 +20,7 @@ from sebra.engine.session import ProgressSink, Session
 from sebra.errors import UsageError
 from sebra.measuring.groups import MIN_GROUP, group_numbers, score
 from sebra.processes import require_one
-from sebra.ranking.ranking import Ranking
+from sebra.ranking.ranking import CHANCES, Ranking
 from sebra.ranking.registry import ranker_class
 from sebra.runs.config import build_config
 from sebra.runs.folder import RANKING, RunFolder
@@ -105,7 +105,7 @@ def debias_prepared(
     method, config = _settle(prepared, options, ranking)
     if ranking is None and "ranking" in method.needs:
         ranking = _rank_first(prepared, options, session, meter)
-    weighs = getattr(method, "weighs_noise", False)
+    weighs = getattr(config, "weighs_noise", False)
     if ranking is not None and weighs and "noise" not in ranking.table:
         ranking = _with_noise(ranking, prepared, session, meter)
     parts = split_training(prepared.samples, prepared.source.seed)
@@ -204,9 +204,8 @@ def _rank_first(
             ranker = kind(config)
             result = ranker.rank(prepared.rank_task(ranker), session, history)
         ranking = Ranking.from_result(result, part.ids, part.labels, part.classes)
-        columns = ["rank", "bucket", "spuriosity", *ranking.stages]
-        columns += [c for c in ("p",) if c in ranking.table]
-        return {c: torch.from_numpy(ranking.table[c].to_numpy().copy()) for c in columns}
+        figures = ranking.table.drop(columns=["id", "label"])
+        return {str(c): torch.from_numpy(figures[c].to_numpy().copy()) for c in figures}
 
     found = session.once("ranking", compute)
     import pandas as pd
@@ -233,19 +232,7 @@ def _help(prepared: Prepared, parts: Parts, ranking: Ranking | None, needs: froz
     selector: Any = None
     guide = None
     if ranking is not None:
-        table = _table(ranking, prepared).iloc[parts.train]
-        stages = [c for c in table.columns if str(c).startswith("stage_")]
-        guide = Guide(
-            rank=_tensor(table["rank"].to_numpy(), device),
-            bucket=_tensor(table["bucket"].to_numpy(), device),
-            spuriosity=_tensor(table["spuriosity"].to_numpy(), device).float(),
-            stages=_tensor(table[stages].to_numpy(), device).float() if stages else None,
-            **{
-                name: _tensor(table[name].to_numpy(), device).float()
-                for name in ("p", "noise")
-                if name in table
-            },
-        )
+        guide = guide_of(Ranking(_table(ranking, prepared).iloc[parts.train]), device)
     groups = heldout = heldout_groups = None
     numbers = group_numbers(samples) if samples.attributes else None
     if "groups" in needs and numbers is not None:
@@ -255,6 +242,19 @@ def _help(prepared: Prepared, parts: Parts, ranking: Ranking | None, needs: froz
         if numbers is not None:
             heldout_groups = _tensor(_dense(numbers[samples.rows("val")]), device)
     return Help(selector, guide, groups, heldout, heldout_groups)
+
+
+def guide_of(ranking: Ranking, device: torch.device) -> Guide:
+    """A ranking of the samples that train, in their order, as a method gets it."""
+    table, stages = ranking.table, ranking.stages
+    chances = [name for name in CHANCES if name in table]
+    return Guide(
+        rank=_tensor(table["rank"].to_numpy(), device),
+        bucket=_tensor(table["bucket"].to_numpy(), device),
+        spuriosity=_tensor(table["spuriosity"].to_numpy(), device).float(),
+        stages=_tensor(table[stages].to_numpy(), device).float() if stages else None,
+        **{name: _tensor(table[name].to_numpy(), device).float() for name in chances},
+    )
 
 
 def _dense(numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

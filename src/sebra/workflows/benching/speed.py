@@ -243,7 +243,7 @@ def _our_ranking(
         run = run_rank(replace(prepared.source, seed=seed), chosen)
         took = time.perf_counter() - start
         phases.append(run.metrics["seconds"])
-        seconds.append(took - sum(phases[-1].get(name, 0.0) for name in _AFTER))
+        seconds.append(took - sum(phases[-1].get(after, 0.0) for after in _AFTER))
         rounds.append(run.metrics["ranking"].get("rounds"))
         quality.append(run.metrics["ranking"].get("somers_d"))
     line = Line(name, "s", float(np.mean(seconds)), memory_mib=peak_memory_mib(prepared.device))

@@ -12,17 +12,16 @@ import numpy.typing as npt
 import torch
 
 from sebra.debiasing.erm import Erm
-from sebra.debiasing.method import Guide, Help
+from sebra.debiasing.method import Help
 from sebra.debiasing.registry import method_class
 from sebra.debiasing.selection import Selector
 from sebra.engine.session import Session
 from sebra.engine.step import label_probability
 from sebra.engine.task import Task
-from sebra.errors import CollapsedError
 from sebra.measuring.groups import score
 from sebra.measuring.seeds import mean_std
 from sebra.ranking.noise import estimate_noise
-from sebra.ranking.ranking import Blind, RankResult, ranks_within_classes, spuriosity_of
+from sebra.ranking.ranking import Blind, Ranking
 from sebra.ranking.registry import ranker_class
 from sebra.samples.noise import KINDS, inject_noise
 from sebra.workflows.benching.plan import Spec, with_shared
@@ -35,6 +34,7 @@ from sebra.workflows.benching.studies.common import (
 )
 from sebra.workflows.benching.tables import Table, cell
 from sebra.workflows.benching.workbench import Workbench
+from sebra.workflows.debias import guide_of
 from sebra.workflows.history import predicted_classes
 from sebra.workflows.prepare import Prepared
 
@@ -120,10 +120,7 @@ def _with_noise(
 
 def _tail(bench: Workbench, prepared: Prepared) -> Array:
     """How near to the tail of Sebra's ranking a sample is."""
-    task = prepared.rank_task()
-    result, labels = _ranked(bench, task), task.targets.cpu().numpy()
-    rank = ranks_within_classes(result.bucket, result.score, labels)
-    out: Array = 1 - spuriosity_of(rank, labels)
+    out: Array = 1 - _ranked(bench, prepared.rank_task()).table["spuriosity"].to_numpy()
     return out
 
 
@@ -161,31 +158,25 @@ def _accuracy(
 
 def _debiased(bench: Workbench, task: Task, seen: Task) -> Any:
     """Ranks the task as rankers see it (`seen`) and trains on that ranking, to the last epoch."""
-    result = _ranked(bench, seen)
-    labels = task.targets.cpu().numpy()
-    rank = ranks_within_classes(result.bucket, result.score, labels)
-    guide = Guide(
-        rank=torch.from_numpy(rank).to(task.device),
-        bucket=torch.from_numpy(result.bucket).to(task.device),
-        spuriosity=torch.from_numpy(spuriosity_of(rank, labels)).float().to(task.device),
-        p=None if result.p is None else torch.from_numpy(result.p).float().to(task.device),
-    )
     spec = Spec("sebra", "sebra")
-    method: Any = method_class(spec.name)(bench.method_config(spec))
-    if method.weighs_noise:
-        found = torch.from_numpy(estimate_noise(task).noise).float()
-        guide = replace(guide, noise=found.to(task.device))
-    return method.fit(task, Help(_last_epoch(), guide), Session())
+    config: Any = bench.method_config(spec)
+    ranking = _ranked(bench, seen)
+    if config.weighs_noise:
+        ranking.table["noise"] = estimate_noise(task).noise
+    guide = guide_of(ranking, task.device)
+    return method_class(spec.name)(config).fit(task, Help(_last_epoch(), guide), Session())
 
 
-def _ranked(bench: Workbench, task: Task) -> RankResult:
+def _ranked(bench: Workbench, task: Task) -> Ranking:
     (spec,) = with_shared([Spec("sebra", "sebra")], bench.options.ranker_overrides, ranker_class)
-    result: RankResult = ranker_class(spec.name)(bench.ranker_config(spec)).rank(
-        task, Session(), Blind()
+    ranker = ranker_class(spec.name)(bench.ranker_config(spec))
+    places = np.arange(len(task)).astype(str)
+    return Ranking.from_result(
+        ranker.rank(task, Session(), Blind()),
+        places,
+        task.targets.cpu().numpy(),
+        bench.samples.classes,
     )
-    if result.collapsed:
-        raise CollapsedError(result.collapsed)
-    return result
 
 
 def _precision(wrong: Array, score: Array) -> float:
