@@ -39,7 +39,7 @@ class ContrastiveConfig(TrainConfig):
     formula, or `batch`.
     """
 
-    LATER: ClassVar[tuple[str, ...]] = ("hard",)
+    LATER: ClassVar[tuple[str, ...]] = (*TrainConfig.LATER, "hard")
 
     gamma: float = 0.5
     tau: float = 0.05

@@ -21,7 +21,7 @@ from sebra.debiasing.losses.violation import conflict_weights, discovery_loss
 from sebra.debiasing.method import Help, TrainConfig, every_sample, make_trainer
 from sebra.engine.networks import Network
 from sebra.engine.session import Session
-from sebra.engine.step import TrainStep, make_optimizer, set_lr
+from sebra.engine.step import TrainStep, make_optimizer
 from sebra.engine.task import Task
 from sebra.errors import check
 from sebra.loading.augment import Augment
@@ -105,8 +105,7 @@ class Debian:
         other = TrainStep(discoverer, finder, discover, task.device, task.randoms, task=task)
         trainer.step = Turns(trainer.step, other)
 
-        def order(epoch: int) -> Tensor:
-            set_lr(finder, cfg.rate(epoch))
+        def order(_: int) -> Tensor:
             first = every_sample(task, cfg, trainer.generator)
             return torch.cat([first, every_sample(task, cfg, trainer.generator)], 1)
 

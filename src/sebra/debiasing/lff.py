@@ -20,7 +20,7 @@ from sebra.debiasing.losses.gce import generalised_cross_entropy
 from sebra.debiasing.method import Help, TrainConfig, every_sample, make_trainer
 from sebra.engine.networks import Network
 from sebra.engine.session import Session
-from sebra.engine.step import make_optimizer, set_lr
+from sebra.engine.step import make_optimizer
 from sebra.engine.task import Task
 from sebra.errors import check
 from sebra.loading.augment import Augment
@@ -110,10 +110,6 @@ class Lff:
         trainer = make_trainer(task, network, cfg, loss, extra=extra)
         trainer.step.optimizers.append(cheat)
 
-        def order(epoch: int) -> Tensor:
-            set_lr(cheat, cfg.rate(epoch))
-            return every_sample(task, cfg, trainer.generator)
-
-        trainer.run(session, help.selector, order)
+        trainer.run(session, help.selector, lambda _: every_sample(task, cfg, trainer.generator))
         help.selector.restore(network)
         return network

@@ -22,9 +22,13 @@ class TrainConfig:
     """How a network is trained; every method's configuration begins with these fields.
 
     optimizer: sgd, adam or adamw. schedule: `constant` or `cosine` (to zero over the epochs).
-    flip, crop: augmentation of training batches. hidden: width of a hidden layer between frozen
-    features and the head (features mode only; 0 for none).
+    warmup: epochs over which the rate rises from zero, step by step; Adam's first steps are as long
+    as its later ones, which can undo what a network was pretrained for. flip, crop: augmentation of
+    training batches. hidden: width of a hidden layer between frozen features and the head (features
+    mode only; 0 for none).
     """
+
+    LATER: ClassVar[tuple[str, ...]] = ("warmup",)
 
     epochs: int = 20
     optimizer: str = "sgd"
@@ -33,6 +37,7 @@ class TrainConfig:
     weight_decay: float = 1e-4
     batch: int = 128
     schedule: str = "constant"
+    warmup: int = 0
     flip: bool = True
     crop: float = 1.0
     hidden: int = 0
@@ -44,6 +49,7 @@ class TrainConfig:
             "lr": self.lr > 0,
             "batch": self.batch >= 2,
             "schedule": self.schedule in ("constant", "cosine"),
+            "warmup": self.warmup >= 0,
             "crop": 0 < self.crop <= 1,
             "hidden": self.hidden >= 0,
         }
@@ -110,7 +116,7 @@ class Trainer:
     step: TrainStep
     generator: torch.Generator
     config: TrainConfig
-    extra: dict[str, Any] = field(default_factory=dict)  # further state to checkpoint
+    extra: dict[str, Any] = field(default_factory=dict)  # further state; its optimisers take part
 
     def run(
         self,
@@ -130,13 +136,28 @@ class Trainer:
         if selector is not None:
             state["selector"] = selector
         for epoch in session.phase(phase, self.config.epochs, state):
-            set_lr(self.optimizer, self.config.rate(epoch))
+            self._set_rate(self.config.rate(epoch))
             self.network.train()
-            loss = train_epoch(self.step, order(epoch), self.generator)
+            batches = order(epoch)
+            warming = self._warming(epoch, len(batches))
+            loss = train_epoch(self.step, batches, self.generator, warming)
             if after_epoch is not None:
                 after_epoch(epoch)
             if selector is not None:
                 selector.epoch(epoch, self.network, loss)
+
+    def _warming(self, epoch: int, steps: int) -> Callable[[int], None] | None:
+        """Sets the rate before each step of an epoch in which it still rises."""
+        if epoch >= self.config.warmup:
+            return None
+        rate, total = self.config.rate(epoch), self.config.warmup * steps
+        return lambda step: self._set_rate(rate * (epoch * steps + step + 1) / total)
+
+    def _set_rate(self, rate: float) -> None:
+        """Of its own optimiser and of those of further networks."""
+        others = [o for o in self.extra.values() if isinstance(o, torch.optim.Optimizer)]
+        for optimizer in (self.optimizer, *others):
+            set_lr(optimizer, rate)
 
 
 def make_trainer(
