@@ -99,7 +99,13 @@ def test_positives_lean_to_what_is_hard(
 
 @pytest.mark.parametrize(
     ("settings", "expected"),
-    [({}, {2, 3, 4, 5}), ({"rank_gap": 2}, {4, 5}), ({"hard": 4.0}, {3, 5})],
+    [
+        ({}, {2, 3, 4, 5}),
+        ({"rank_gap": 2}, {4, 5}),
+        ({"hard": 4.0}, {3, 5}),
+        ({"pairs": "buckets"}, {1, 2, 3, 4, 5}),
+        ({"pairs": "buckets", "rank_gap": 5}, {5}),
+    ],
 )
 def test_stages_read_the_same_settings(
     monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any], expected: set[int]

@@ -28,18 +28,27 @@ from sebra.errors import check
 class StagesConfig(ContrastiveConfig):
     """balance: how far patterns are evened out among anchors: 0 not at all, 1 fully.
 
-    least: patterns with fewer samples of a class are joined with the next less spurious one.
-    rank_gap counts patterns here.
+    least: patterns with fewer samples of a class are joined with the next less spurious one. pairs:
+    what partners differ in and rank_gap counts: `patterns`, or the ranking's `buckets`, which grade
+    the samples of a pattern, too (a shortcut is seldom followed either wholly or not at all).
     """
+
+    LATER: ClassVar[tuple[str, ...]] = (*ContrastiveConfig.LATER, "pairs")
 
     gamma: float = 2.0
     tau: float = 0.1
     balance: float = 0.5
     least: int = 4
+    pairs: str = "patterns"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check(self, {"balance": 0 <= self.balance <= 1, "least": self.least >= 1})
+        checks = {
+            "balance": 0 <= self.balance <= 1,
+            "least": self.least >= 1,
+            "pairs": self.pairs in ("patterns", "buckets"),
+        }
+        check(self, checks)
 
 
 class Stages:
@@ -61,7 +70,8 @@ class Stages:
             shared = {f: getattr(cfg, f) for f in ErmConfig.__dataclass_fields__}
             return Erm(ErmConfig(**shared)).fit(task, help, session)
         pattern = patterns(guide.stages, task.targets, cfg.least)
-        partners = partners_of(task.targets, pattern, guide, cfg)
+        level = pattern if cfg.pairs == "patterns" else guide.bucket
+        partners = partners_of(task.targets, level, guide, cfg)
         chances = pattern_chances(pattern, task.targets, cfg.balance)
         batch = min(cfg.batch, len(task))
         return fit_pairs(
