@@ -16,8 +16,10 @@ from sebra.debiasing import stages as stages_module
 from sebra.debiasing.contrastive import positive_weights
 from sebra.debiasing.contrastive_loss import contrastive_loss
 from sebra.debiasing.method import Guide, Help
+from sebra.debiasing.pairs import in_pairs
 from sebra.debiasing.selection import Selector
 from sebra.engine.session import Session
+from sebra.errors import UsageError
 
 
 def naive(z: Tensor, pos: Tensor, neg: Tensor, tau: float, denominator: str) -> float:
@@ -121,3 +123,53 @@ def test_stages_read_the_same_settings(
     given: Any = method.fit(task, Help(Selector(None, "last epoch"), guide), Session())
     rand = torch.linspace(0.01, 0.99, 400)[None]
     assert set(given[4].draw(torch.tensor([0]), rand).flatten().tolist()) == expected
+
+
+@pytest.mark.parametrize("pair_gradient", [False, True])
+def test_anchors_as_negatives_give_the_loss_of_the_same_negatives(pair_gradient: bool) -> None:
+    """One batch: the pairs' loss equals that of explicit negatives, gradients included."""
+    toy = features(classes=2)
+    task, guide = toy.train, toy.guide()
+    found = []
+    for source in ("anchors", "fresh"):
+        config = contrastive.ContrastiveConfig(
+            negatives_from=source, pair_gradient=pair_gradient, batch=4, hidden=4
+        )
+        partners = contrastive.partners_of(task.targets, guide.bucket, guide, config)
+        network = task.network(hidden=4)
+        loss = contrastive.PairLoss(task, network, config, *partners)
+        index = in_pairs(torch.arange(len(task)), partners[1], task.generator())[:4]
+        other = index.view(2, 2).flip(1).reshape(4, 1)
+        if source == "fresh":
+            loss.neg = _Given(other)  # type: ignore[assignment]
+        rand = torch.full((4, loss.randoms), 0.3)
+        value = loss(index, rand)
+        value.backward()  # type: ignore[no-untyped-call]
+        grads = [p.grad.clone() for p in network.parameters() if p.grad is not None]
+        found.append((value.item(), grads))
+    assert found[0][0] == pytest.approx(found[1][0], rel=1e-5)
+    for ours, wanted in zip(found[0][1], found[1][1], strict=True):
+        torch.testing.assert_close(ours, wanted, rtol=1e-4, atol=1e-6)
+
+
+class _Given:
+    """Partners that are known beforehand."""
+
+    def __init__(self, partners: Tensor) -> None:
+        self.partners = partners
+
+    def draw(self, index: Tensor, rand: Tensor) -> Tensor:
+        return self.partners
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings"),
+    [
+        (contrastive.ContrastiveConfig, {"negatives": 2}),
+        (contrastive.ContrastiveConfig, {"batch": 63}),
+        (stages_module.StagesConfig, {}),
+    ],
+)
+def test_anchors_as_negatives_are_refused_where_they_cannot_be(kind, settings) -> None:
+    with pytest.raises(UsageError, match="negatives_from"):
+        kind(negatives_from="anchors", **settings)

@@ -17,6 +17,7 @@ from sebra.errors import UsageError
 VARIANTS = [
     *((name, {}) for name in METHODS),
     ("sebra", {"hard": 2.0}),
+    ("sebra", {"negatives_from": "anchors"}),
     ("groupdro", {"over": "buckets"}),
     ("dfr", {"on": "ranking"}),
     ("resample", {"by": "stages"}),

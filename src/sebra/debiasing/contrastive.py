@@ -10,14 +10,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from sebra import processes
 from sebra.debiasing.contrastive_loss import contrastive_loss
 from sebra.debiasing.grouping import needed
 from sebra.debiasing.method import Guide, Help, TrainConfig, every_sample, make_trainer
-from sebra.debiasing.pairs import Ranges, rank_partners
+from sebra.debiasing.pairs import Ranges, in_pairs, rank_partners
 from sebra.engine.networks import Network
+from sebra.engine.passes import batches_of
 from sebra.engine.session import Session
 from sebra.engine.task import Task
-from sebra.errors import check
+from sebra.errors import UsageError, check
 from sebra.loading.augment import Augment
 from sebra.ranking.noise import SUSPECT
 
@@ -36,10 +38,12 @@ class ContrastiveConfig(TrainConfig):
     less where many labels look wrong and its own does; 0 draws all alike, as the paper does.
     ce_on: which samples the cross-entropy sees: `anchor`, `positive` or `both`. pair_gradient:
     whether gradients flow through positives and negatives. denominator: `anchor` as in the
-    formula, or `batch`.
+    formula, or `batch`. negatives_from: `fresh` ones are drawn and embedded for every anchor;
+    with `anchors` batches hold two anchors of each bucket, which serve each other: the same
+    chances, and a third of the forward passes less.
     """
 
-    LATER: ClassVar[tuple[str, ...]] = (*TrainConfig.LATER, "hard")
+    LATER: ClassVar[tuple[str, ...]] = (*TrainConfig.LATER, "hard", "negatives_from")
 
     gamma: float = 0.5
     tau: float = 0.05
@@ -50,6 +54,7 @@ class ContrastiveConfig(TrainConfig):
     ce_on: str = "positive"
     pair_gradient: bool = False
     denominator: str = "batch"
+    negatives_from: str = "fresh"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -62,8 +67,15 @@ class ContrastiveConfig(TrainConfig):
             "hard": self.hard >= 0,
             "ce_on": self.ce_on in ("anchor", "positive", "both"),
             "denominator": self.denominator in ("anchor", "batch"),
+            "negatives_from": self.negatives_from == "fresh"
+            or (self.shares_anchors and self.negatives == 1 and self.batch % 2 == 0),
         }
         check(self, checks)
+
+    @property
+    def shares_anchors(self) -> bool:
+        """Whether anchors are each other's negatives; needs one negative and even batches."""
+        return self.negatives_from == "anchors"
 
     @property
     def weighs_noise(self) -> bool:
@@ -129,9 +141,25 @@ def fit_pairs(
     loss = PairLoss(task, network, config, positives, negatives)
     trainer = make_trainer(task, network, config, loss, randoms=loss.randoms)
     draw = order or (lambda generator: every_sample(task, config, generator))
+    if config.shares_anchors:
+        draw = _anchors_in_pairs(len(task), config.batch, negatives)
     trainer.run(session, help.selector, lambda _: draw(trainer.generator))
     help.selector.restore(network)
     return network
+
+
+def _anchors_in_pairs(
+    count: int, batch: int, negatives: Ranges
+) -> Callable[[torch.Generator], Tensor]:
+    """Every sample once, in batches of pairs that no process cuts apart."""
+    batch = min(batch, count - count % 2)
+    if batch % (2 * processes.size()):
+        raise UsageError(
+            f"--set negatives_from=anchors: {processes.size()} processes cannot share batches of "
+            f"{batch} in pairs; choose another --set batch=…"
+        )
+    everyone = torch.arange(count)
+    return lambda generator: batches_of(in_pairs(everyone, negatives, generator), batch)
 
 
 class PairLoss:
@@ -142,19 +170,23 @@ class PairLoss:
     ) -> None:
         self.task, self.network, self.config = task, network, config
         self.pos, self.neg = pos, neg
-        m, n = config.positives, config.negatives
+        self.fresh = 0 if config.shares_anchors else config.negatives
+        m, n = config.positives, self.fresh
         self.randoms = m + n + task.randoms * (1 + m + n)
 
     def __call__(self, index: Tensor, rand: Tensor) -> Tensor:
-        cfg, m, n, a = self.config, self.config.positives, self.config.negatives, self.task.randoms
+        cfg, m, n, a = self.config, self.config.positives, self.fresh, self.task.randoms
         batch = len(index)
         picks, noise = rand[:, : m + n], rand[:, m + n :].reshape(batch, 1 + m + n, a)
         positive = self.pos.draw(index, picks[:, :m])
-        negative = self.neg.draw(index, picks[:, m:])
         z = self._embed(torch.cat([index[:, None], positive], 1), noise[:, : 1 + m])
-        with torch.set_grad_enabled(cfg.pair_gradient):
-            z_negative = self._embed(negative, noise[:, 1 + m :])
         anchor, z_positive = z[:, 0], z[:, 1:]
+        with torch.set_grad_enabled(cfg.pair_gradient):
+            if cfg.shares_anchors:
+                z_negative = anchor.view(batch // 2, 2, -1).flip(1).reshape(batch, 1, -1)
+            else:
+                negative = self.neg.draw(index, picks[:, m:])
+                z_negative = self._embed(negative, noise[:, 1 + m :])
         paired = z_positive if cfg.pair_gradient else z_positive.detach()
         con = contrastive_loss(anchor, paired, z_negative, cfg.tau, cfg.denominator)
         return con + cfg.gamma * self._cross_entropy(anchor, z_positive, index)

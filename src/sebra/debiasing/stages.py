@@ -47,6 +47,8 @@ class StagesConfig(ContrastiveConfig):
             "balance": 0 <= self.balance <= 1,
             "least": self.least >= 1,
             "pairs": self.pairs in ("patterns", "buckets"),
+            # Balanced draws repeat samples, which would meet themselves.
+            "negatives_from": self.negatives_from == "fresh",
         }
         check(self, checks)
 
