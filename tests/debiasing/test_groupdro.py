@@ -62,9 +62,9 @@ def test_batches_are_balanced_over_groups(monkeypatch):
 
     train_epoch = module.train_epoch
 
-    def watched(step, order, generator):
+    def watched(step, order, generator, on_step):
         orders.append(order)
-        return train_epoch(step, order, generator)
+        return train_epoch(step, order, generator, on_step)
 
     monkeypatch.setattr(module, "train_epoch", watched)
     toy = features(train=600)

@@ -23,9 +23,9 @@ def orders(monkeypatch):
     seen = []
     train_epoch = module.train_epoch
 
-    def watched(step, order, generator):
+    def watched(step, order, generator, on_step):
         seen.append(order.flatten())
-        return train_epoch(step, order, generator)
+        return train_epoch(step, order, generator, on_step)
 
     monkeypatch.setattr(module, "train_epoch", watched)
     return seen
