@@ -16,7 +16,7 @@ from sebra.debiasing import stages as stages_module
 from sebra.debiasing.contrastive import positive_weights
 from sebra.debiasing.contrastive_loss import contrastive_loss
 from sebra.debiasing.method import Guide, Help
-from sebra.debiasing.pairs import in_pairs
+from sebra.debiasing.pairs import in_pairs, rank_partners
 from sebra.debiasing.selection import Selector
 from sebra.engine.session import Session
 from sebra.errors import UsageError
@@ -103,7 +103,7 @@ def test_positives_lean_to_what_is_hard(
     ("settings", "expected"),
     [
         ({}, {2, 3, 4, 5}),
-        ({"rank_gap": 2}, {4, 5}),
+        ({"rank_gap": 8}, {2, 3, 4, 5}),
         ({"hard": 4.0}, {3, 5}),
         ({"pairs": "buckets"}, {1, 2, 3, 4, 5}),
         ({"pairs": "buckets", "rank_gap": 5}, {5}),
@@ -135,7 +135,8 @@ def test_anchors_as_negatives_give_the_loss_of_the_same_negatives(pair_gradient:
         config = contrastive.ContrastiveConfig(
             negatives_from=source, pair_gradient=pair_gradient, batch=4, hidden=4
         )
-        partners = contrastive.partners_of(task.targets, guide.bucket, guide, config)
+        bucket = guide.bucket
+        partners = contrastive.partners_of(task.targets, bucket, guide, config, 1, Session())
         network = task.network(hidden=4)
         loss = contrastive.PairLoss(task, network, config, *partners)
         index = in_pairs(torch.arange(len(task)), partners[1], task.generator())[:4]
@@ -173,3 +174,13 @@ class _Given:
 def test_anchors_as_negatives_are_refused_where_they_cannot_be(kind, settings) -> None:
     with pytest.raises(UsageError, match="negatives_from"):
         kind(negatives_from="anchors", **settings)
+
+
+@pytest.mark.parametrize(("count", "batch", "steps"), [(240, 256, 1), (101, 128, 1), (64, 64, 2)])
+def test_anchors_in_pairs_take_a_step_more_at_most(count: int, batch: int, steps: int) -> None:
+    labels, bucket = torch.zeros(count, dtype=torch.long), torch.arange(count) % 3
+    _, negatives = rank_partners(labels, bucket)
+    draw = contrastive._anchors_in_pairs(count, batch, negatives)
+    found = draw(torch.Generator().manual_seed(0))
+    assert len(found) == steps
+    assert set(found.flatten().tolist()) == set(range(count))

@@ -17,7 +17,8 @@ from sebra.errors import UsageError
 VARIANTS = [
     *((name, {}) for name in METHODS),
     ("sebra", {"hard": 2.0}),
-    ("sebra", {"negatives_from": "anchors"}),
+    ("sebra", {"negatives_from": "anchors", "warmup": 2}),
+    ("stages", {"pairs": "buckets"}),
     ("groupdro", {"over": "buckets"}),
     ("dfr", {"on": "ranking"}),
     ("resample", {"by": "stages"}),

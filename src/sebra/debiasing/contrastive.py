@@ -67,14 +67,18 @@ class ContrastiveConfig(TrainConfig):
             "hard": self.hard >= 0,
             "ce_on": self.ce_on in ("anchor", "positive", "both"),
             "denominator": self.denominator in ("anchor", "batch"),
-            "negatives_from": self.negatives_from == "fresh"
-            or (self.shares_anchors and self.negatives == 1 and self.batch % 2 == 0),
+            "negatives_from": self.negatives_from in ("fresh", "anchors"),
         }
         check(self, checks)
+        if self.shares_anchors and (self.negatives != 1 or self.batch % _pairs_unit()):
+            raise UsageError(
+                "--set negatives_from=anchors: needs one negative per anchor (--set negatives=1) "
+                f"and a batch that is a multiple of {_pairs_unit()} (--set batch=…)"
+            )
 
     @property
     def shares_anchors(self) -> bool:
-        """Whether anchors are each other's negatives; needs one negative and even batches."""
+        """Whether anchors are each other's negatives."""
         return self.negatives_from == "anchors"
 
     @property
@@ -95,16 +99,25 @@ class Contrastive:
 
     def fit(self, task: Task, help: Help, session: Session) -> Network:
         guide = needed(help.guide, "a ranking (--ranking)", self.name)
-        partners = partners_of(task.targets, guide.bucket, guide, self.config)
+        partners = partners_of(
+            task.targets, guide.bucket, guide, self.config, self.config.rank_gap, session
+        )
         return fit_pairs(task, help, session, self.config, *partners)
 
 
 def partners_of(
-    targets: Tensor, bucket: Tensor, guide: Guide, config: ContrastiveConfig
+    targets: Tensor,
+    bucket: Tensor,
+    guide: Guide,
+    config: ContrastiveConfig,
+    gap: int,
+    session: Session,
 ) -> tuple[Ranges, Ranges]:
     """Positives and negatives by bucket, positives weighted where the settings say so."""
-    positives, negatives = rank_partners(targets, bucket, config.rank_gap)
+    positives, negatives = rank_partners(targets, bucket, gap)
     if config.hard:
+        if guide.p is None:
+            session.note("hard: the ranking keeps no p; positives weigh by their noise alone")
         positives = positives.weighted(positive_weights(guide, config.hard))
     return positives, negatives
 
@@ -148,18 +161,22 @@ def fit_pairs(
     return network
 
 
+def _pairs_unit() -> int:
+    """Batches of a multiple of this are shared by the processes without cutting a pair."""
+    return 2 * processes.size()
+
+
 def _anchors_in_pairs(
     count: int, batch: int, negatives: Ranges
 ) -> Callable[[torch.Generator], Tensor]:
-    """Every sample once, in batches of pairs that no process cuts apart."""
-    batch = min(batch, count - count % 2)
-    if batch % (2 * processes.size()):
-        raise UsageError(
-            f"--set negatives_from=anchors: {processes.size()} processes cannot share batches of "
-            f"{batch} in pairs; choose another --set batch=…"
-        )
-    everyone = torch.arange(count)
-    return lambda generator: batches_of(in_pairs(everyone, negatives, generator), batch)
+    """Every sample once (where a bucket is odd, one twice), in batches of pairs."""
+    everyone, unit = torch.arange(count), _pairs_unit()
+
+    def draw(generator: torch.Generator) -> Tensor:
+        pairs = in_pairs(everyone, negatives, generator)
+        return batches_of(pairs, max(unit, min(batch, len(pairs) // unit * unit)))
+
+    return draw
 
 
 class PairLoss:

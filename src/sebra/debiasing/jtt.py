@@ -86,7 +86,8 @@ class Jtt:
         return network
 
     def _identify(self, task: Task, session: Session) -> Tensor:
-        cfg = replace(self.config, epochs=self.config.identify_epochs)
+        short = self.config.identify_epochs
+        cfg = replace(self.config, epochs=short, warmup=min(self.config.warmup, short))
         network, trainer = _plain(task, cfg, offset=1)
         trainer.run(session, None, lambda _: every_sample(task, cfg, trainer.generator), "identify")
         with evaluating(network):

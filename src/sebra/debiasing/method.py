@@ -49,7 +49,7 @@ class TrainConfig:
             "lr": self.lr > 0,
             "batch": self.batch >= 2,
             "schedule": self.schedule in ("constant", "cosine"),
-            "warmup": self.warmup >= 0,
+            "warmup": 0 <= self.warmup <= self.epochs,
             "crop": 0 < self.crop <= 1,
             "hidden": self.hidden >= 0,
         }

@@ -21,16 +21,17 @@ from sebra.engine.networks import Network
 from sebra.engine.session import Session
 from sebra.engine.step import weighted_draws
 from sebra.engine.task import Task
-from sebra.errors import check
+from sebra.errors import UsageError, check
 
 
 @dataclass(frozen=True)
 class StagesConfig(ContrastiveConfig):
     """balance: how far patterns are evened out among anchors: 0 not at all, 1 fully.
 
-    least: patterns with fewer samples of a class are joined with the next less spurious one. pairs:
-    what partners differ in and rank_gap counts: `patterns`, or the ranking's `buckets`, which grade
-    the samples of a pattern, too (a shortcut is seldom followed either wholly or not at all).
+    least: patterns with fewer samples of a class are joined with the next more spurious one. pairs:
+    what partners differ in: `patterns`, or the ranking's `buckets`, which grade the samples of a
+    pattern, too (a shortcut is seldom followed either wholly or not at all). rank_gap counts
+    buckets; of patterns the next is far enough.
     """
 
     LATER: ClassVar[tuple[str, ...]] = (*ContrastiveConfig.LATER, "pairs")
@@ -47,10 +48,13 @@ class StagesConfig(ContrastiveConfig):
             "balance": 0 <= self.balance <= 1,
             "least": self.least >= 1,
             "pairs": self.pairs in ("patterns", "buckets"),
-            # Balanced draws repeat samples, which would meet themselves.
-            "negatives_from": self.negatives_from == "fresh",
         }
         check(self, checks)
+        if self.shares_anchors:
+            raise UsageError(
+                "--set negatives_from=anchors: not with --method stages, whose balanced draws "
+                "repeat samples, so that one would meet itself"
+            )
 
 
 class Stages:
@@ -72,8 +76,8 @@ class Stages:
             shared = {f: getattr(cfg, f) for f in ErmConfig.__dataclass_fields__}
             return Erm(ErmConfig(**shared)).fit(task, help, session)
         pattern = patterns(guide.stages, task.targets, cfg.least)
-        level = pattern if cfg.pairs == "patterns" else guide.bucket
-        partners = partners_of(task.targets, level, guide, cfg)
+        level, gap = (pattern, 1) if cfg.pairs == "patterns" else (guide.bucket, cfg.rank_gap)
+        partners = partners_of(task.targets, level, guide, cfg, gap, session)
         chances = pattern_chances(pattern, task.targets, cfg.balance)
         batch = min(cfg.batch, len(task))
         return fit_pairs(

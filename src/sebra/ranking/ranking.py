@@ -205,4 +205,4 @@ class Ranking:
 def _chances(column: pd.Series) -> bool:
     import pandas as pd
 
-    return bool(pd.to_numeric(column, errors="coerce").between(0, 1).all())
+    return bool(pd.api.types.is_numeric_dtype(column) and column.between(0, 1).all())
