@@ -153,9 +153,9 @@ def fit_pairs(
     network = task.network(hidden=config.hidden)
     loss = PairLoss(task, network, config, positives, negatives)
     trainer = make_trainer(task, network, config, loss, randoms=loss.randoms)
+    if order is None and config.shares_anchors:
+        order = _anchors_in_pairs(len(task), config.batch, negatives)
     draw = order or (lambda generator: every_sample(task, config, generator))
-    if config.shares_anchors:
-        draw = _anchors_in_pairs(len(task), config.batch, negatives)
     trainer.run(session, help.selector, lambda _: draw(trainer.generator))
     help.selector.restore(network)
     return network
