@@ -18,7 +18,7 @@ VARIANTS = [
     *((name, {}) for name in METHODS),
     ("sebra", {"hard": 2.0}),
     ("sebra", {"negatives_from": "anchors", "warmup": 2}),
-    ("stages", {"pairs": "buckets"}),
+    ("stages", {"pairs": "buckets", "average": 1.5}),
     ("groupdro", {"over": "buckets"}),
     ("dfr", {"on": "ranking"}),
     ("resample", {"by": "stages"}),

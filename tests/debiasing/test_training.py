@@ -1,12 +1,18 @@
-"""The loop that all methods share: the rate of every step, for every network."""
+"""The loop that all methods share: the rate of every step, and which weights are kept."""
 
 from __future__ import annotations
 
+import math
+
 import pytest
+import torch
 
 from debiasing.toys import SETTINGS, features, fit
+from sebra.debiasing.averaging import WeightMean
 from sebra.debiasing.registry import METHODS, method_class
+from sebra.debiasing.selection import Selector
 from sebra.engine import step as steps
+from sebra.engine.session import Session
 from sebra.errors import UsageError
 
 TWICE = ("jtt",)  # trains two networks, one after the other
@@ -54,3 +60,57 @@ def test_both_trainings_of_jtt_end_at_the_full_rate(rates):
 def test_a_warm_up_ends_within_the_epochs():
     with pytest.raises(UsageError, match="warmup"):
         method_class("erm").config_class(epochs=3, warmup=4)
+
+
+def test_the_mean_of_weights_is_that_of_a_loop():
+    network = torch.nn.BatchNorm1d(3)
+    mean, horizon = WeightMean(network), 20.0
+    expected = {k: v.double().clone() for k, v in network.state_dict().items()}
+    for count in range(1, 61):
+        with torch.no_grad():
+            network.weight.add_(torch.rand(3))
+            network.running_var.mul_(1.1)
+            network.num_batches_tracked.add_(1)
+        mean.update(horizon)
+        decay = min(math.exp(-1 / horizon), count / (10 + count))
+        for k, v in network.state_dict().items():
+            expected[k] = decay * expected[k] + (1 - decay) * v.double()
+    own = {k: v.clone() for k, v in network.state_dict().items()}
+    with mean.in_place():
+        for k in ("weight", "running_var"):
+            torch.testing.assert_close(
+                network.state_dict()[k].double(), expected[k], rtol=1e-5, atol=0
+            )
+        assert int(network.num_batches_tracked) == 60
+    assert all(torch.equal(v, own[k]) for k, v in network.state_dict().items())
+
+
+@pytest.mark.parametrize(
+    "name", sorted(set(METHODS) - {"dfr"})
+)  # which keeps a last layer of its own
+def test_every_method_keeps_the_mean_of_its_weights(name, monkeypatch):
+    """What is validated and kept is the mean; training goes on from the weights themselves."""
+    shown, trained = [], []
+    run = steps.TrainStep._run
+
+    def noted(self, index, rand, content):
+        out = run(self, index, rand, content)
+        trained.append([v.clone() for v in self.network.state_dict().values()])
+        return out
+
+    monkeypatch.setattr(steps.TrainStep, "_run", noted)
+
+    def validate(network):
+        shown.append([v.clone() for v in network.state_dict().values()])
+        return float(len(shown)), {}
+
+    cls, toy = method_class(name), features()
+    own = {"upsample": 1, "identify_epochs": 1} if name == "jtt" else {}
+    config = cls.config_class(**{**SETTINGS["features"], "epochs": 3, "average": 0.5, **own})
+    method = cls(config)
+    help_ = toy.help(method.needs, Selector(validate, "last"))
+    network = method.fit(toy.train, help_, Session())
+    kept = list(network.state_dict().values())
+    assert all(torch.equal(a, b) for a, b in zip(kept, shown[-1], strict=True))
+    last = next(t for t in reversed(trained) if len(t) == len(kept))
+    assert not all(torch.equal(a, b) for a, b in zip(kept, last, strict=True))

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Protocol
 import torch
 from torch import Tensor
 
+from sebra.debiasing.averaging import WeightMean
 from sebra.debiasing.selection import Selector
 from sebra.engine.networks import Network
 from sebra.engine.session import Session
@@ -23,12 +24,13 @@ class TrainConfig:
 
     optimizer: sgd, adam or adamw. schedule: `constant` or `cosine` (to zero over the epochs).
     warmup: epochs over which the rate rises from zero, step by step; Adam's first steps are as long
-    as its later ones, which can undo what a network was pretrained for. flip, crop: augmentation of
-    training batches. hidden: width of a hidden layer between frozen features and the head (features
-    mode only; 0 for none).
+    as its later ones, which can undo what a network was pretrained for. average: over about how
+    many epochs weights are averaged; the mean is what is validated and kept (0: the weights as they
+    are). flip, crop: augmentation of training batches. hidden: width of a hidden layer between
+    frozen features and the head (features mode only; 0 for none).
     """
 
-    LATER: ClassVar[tuple[str, ...]] = ("warmup",)
+    LATER: ClassVar[tuple[str, ...]] = ("warmup", "average")
 
     epochs: int = 20
     optimizer: str = "sgd"
@@ -38,6 +40,7 @@ class TrainConfig:
     batch: int = 128
     schedule: str = "constant"
     warmup: int = 0
+    average: float = 0.0
     flip: bool = True
     crop: float = 1.0
     hidden: int = 0
@@ -50,6 +53,7 @@ class TrainConfig:
             "batch": self.batch >= 2,
             "schedule": self.schedule in ("constant", "cosine"),
             "warmup": 0 <= self.warmup <= self.epochs,
+            "average": self.average >= 0,
             "crop": 0 < self.crop <= 1,
             "hidden": self.hidden >= 0,
         }
@@ -135,23 +139,48 @@ class Trainer:
         }
         if selector is not None:
             state["selector"] = selector
+        mean = WeightMean(self.network) if self.config.average and selector is not None else None
+        if mean is not None:
+            state["average"] = mean
         for epoch in session.phase(phase, self.config.epochs, state):
             self._set_rate(self.config.rate(epoch))
             self.network.train()
             batches = order(epoch)
-            warming = self._warming(epoch, len(batches))
-            loss = train_epoch(self.step, batches, self.generator, warming)
+            loss = train_epoch(
+                self.step, batches, self.generator, self._before_step(epoch, len(batches), mean)
+            )
             if after_epoch is not None:
                 after_epoch(epoch)
             if selector is not None:
-                selector.epoch(epoch, self.network, loss)
+                self._look(selector, epoch, loss, mean, len(batches))
 
-    def _warming(self, epoch: int, steps: int) -> Callable[[int], None] | None:
-        """Sets the rate before each step of an epoch in which it still rises."""
-        if epoch >= self.config.warmup:
+    def _before_step(
+        self, epoch: int, steps: int, mean: WeightMean | None
+    ) -> Callable[[int], None] | None:
+        """Sets the rate where it still rises, and takes in the weights of the step before."""
+        warming = epoch < self.config.warmup
+        if mean is None and not warming:
             return None
         rate, total = self.config.rate(epoch), self.config.warmup * steps
-        return lambda step: self._set_rate(rate * (epoch * steps + step + 1) / total)
+
+        def before(step: int) -> None:
+            if warming:
+                self._set_rate(rate * (epoch * steps + step + 1) / total)
+            if mean is not None and step:
+                mean.update(self.config.average * steps)
+
+        return before
+
+    def _look(
+        self, selector: Selector, epoch: int, loss: float, mean: WeightMean | None, steps: int
+    ) -> None:
+        """Validates the network, or the mean of its weights."""
+        if mean is None:
+            selector.epoch(epoch, self.network, loss)
+            return
+        mean.update(self.config.average * steps)
+        with mean.in_place():
+            selector.epoch(epoch, self.network, loss)
 
     def _set_rate(self, rate: float) -> None:
         """Of its own optimiser and of those of further networks."""

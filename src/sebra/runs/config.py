@@ -84,6 +84,14 @@ def build_config(
     return kind(**{**shared, **own, **parse_overrides(kind, overrides)})
 
 
+def preset_mode(preset: str | None) -> str | None:
+    """The mode that a preset is made for, where it names one."""
+    found = None if preset is None else read_preset(preset).get("mode")
+    if found not in (None, "features", "finetune"):
+        raise UsageError(f"preset: mode = {found!r:.40} is not one of features, finetune")
+    return found
+
+
 def ranking_weights(preset: str, ranker: str) -> str | None:
     """Where a preset has a ranker's network begin; None for as the trained one does."""
     network = read_preset(preset).get("network", {})

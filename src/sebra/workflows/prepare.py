@@ -23,6 +23,7 @@ from sebra.errors import UsageError
 from sebra.loading.decode import auto_size, load_images
 from sebra.loading.inputs import Inputs
 from sebra.loading.texts import TokenArray, Tokeniser, fit_tokeniser, load_texts
+from sebra.runs.config import preset_mode
 from sebra.runs.meter import Meter
 from sebra.samples.fingerprint import fingerprint
 from sebra.samples.open import open_samples
@@ -221,6 +222,12 @@ def build_network(
     if moments_ is not None and over_features:
         network.standardise(*moments_)
     return network
+
+
+def in_mode_of(source: Source, preset: str | None) -> Source:
+    """The source in the mode that the preset is made for, unless the user named one."""
+    mode = preset_mode(preset)
+    return replace(source, mode=mode) if mode is not None and source.mode == "auto" else source
 
 
 def prepare(

@@ -38,7 +38,7 @@ from sebra.workflows.benching.rows import Row, Rows
 from sebra.workflows.companions import measure_companions, wanted_companions
 from sebra.workflows.debias import DebiasOptions, debias_prepared
 from sebra.workflows.evaluate import evaluate_model, subset_accuracy
-from sebra.workflows.prepare import Prepared, Source, prepare
+from sebra.workflows.prepare import Prepared, Source, in_mode_of, prepare
 from sebra.workflows.rank import measure
 
 ROWS, RANKINGS = "rows", "rankings"
@@ -62,8 +62,9 @@ class Workbench:
         self.options, self.folder = options, folder
         self.progress: ProgressSink = progress or Silent()
         self.meter = Meter()
-        self.prepared = prepare(source, Session(progress=progress), self.meter)
         self.preset = preset_for(source.data, options.preset)
+        source = in_mode_of(source, self.preset)
+        self.prepared = prepare(source, Session(progress=progress), self.meter)
         self._ranking_on: dict[str | None, Prepared] = {None: self.prepared}
         self.ranking_on(OWN_RANKER)  # what cannot be had is refused before any run
         self.name = data_name(source.data)

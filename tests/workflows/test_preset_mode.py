@@ -1,0 +1,51 @@
+"""A preset that is made for one mode is run in it, unless the user names another."""
+
+from __future__ import annotations
+
+import pytest
+
+from sebra.errors import UsageError
+from sebra.runs.folder import RunFolder
+from sebra.workflows.bench import bench
+from sebra.workflows.benching.plan import BenchOptions, parse_specs
+from sebra.workflows.debias import DebiasOptions, debias
+from sebra.workflows.prepare import Source, in_mode_of
+from sebra.workflows.rank import RankOptions, rank
+
+DATA = "demo?n=200"  # on a CPU it would be features
+
+
+@pytest.fixture
+def preset(tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text('mode = "finetune"\n[rank]\nepochs = 1\n[debias]\nepochs = 1\n')
+    return str(path)
+
+
+def test_the_preset_of_sick_is_for_features():
+    assert in_mode_of(Source("x"), "best/sick").mode == "features"
+    assert in_mode_of(Source("x", mode="finetune"), "best/sick").mode == "finetune"
+    assert in_mode_of(Source("x"), "paper/bar").mode == in_mode_of(Source("x"), None).mode == "auto"
+
+
+def test_rank_and_debias_take_it(preset):
+    assert rank(Source(DATA), RankOptions(preset=preset)).prepared.mode == "scratch"
+    assert (
+        debias(Source(DATA), DebiasOptions(method="erm", preset=preset)).prepared.mode == "scratch"
+    )
+    chosen = Source(DATA, mode="features")
+    assert rank(chosen, RankOptions(preset=preset)).prepared.mode == "features"
+
+
+def test_bench_takes_it(preset, tmp_path):
+    options = BenchOptions(parse_specs("erm"), 1, preset)
+    run = bench([Source(DATA)], options, RunFolder(tmp_path / "out"))
+    remarks = [r for t in run.tables for r in t.remarks]
+    assert any("finetune" in r or "scratch" in r for r in remarks), remarks
+
+
+def test_a_mode_that_does_not_exist_is_refused(tmp_path):
+    path = tmp_path / "bad.toml"
+    path.write_text('mode = "frozen"\n')
+    with pytest.raises(UsageError, match="frozen"):
+        in_mode_of(Source("x"), str(path))
