@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
 from sebra.engine import winograd
+from sebra.engine.flags import training_flags_kept
 
 _ADD = (operator.add, operator.iadd, torch.add)
 _TOLERANCE = 0.05
@@ -125,12 +126,8 @@ class Folded:
     def __init__(self, body: nn.Module, shift: Tensor, scale: Tensor) -> None:
         self.dtype = torch.bfloat16 if shift.is_cuda else torch.float32
         self.shift, self.scale = shift, scale
-        was = body.training
-        body.eval()
-        try:
-            self.program, self.convs = _fold(body, self.dtype)
-        finally:
-            body.train(was)
+        with training_flags_kept(body):
+            self.program, self.convs = _fold(body.eval(), self.dtype)
         first = _first_conv(self.program, self.convs)
         if first is not None:
             first.in_scale = scale
@@ -285,14 +282,13 @@ def folded_copy(body: nn.Module, shift: Tensor, scale: Tensor, probe: Tensor) ->
 
 
 def _checked(body: nn.Module, shift: Tensor, scale: Tensor, probe: Tensor) -> Folded | None:
-    was = body.training
-    body.eval()
     try:
         made = Folded(body, shift, scale)
         if not made.convs:
             return None
         made.refresh()
-        expected = body((probe.to(shift.dtype) - shift) * scale).float()
+        with training_flags_kept(body):
+            expected = body.eval()((probe.to(shift.dtype) - shift) * scale).float()
         for fused in (True, False):
             made.fuse(fused)
             try:
@@ -304,5 +300,3 @@ def _checked(body: nn.Module, shift: Tensor, scale: Tensor, probe: Tensor) -> Fo
         return None
     except Exception:  # tracing fails in many ways; the plain body computes the same
         return None
-    finally:
-        body.train(was)

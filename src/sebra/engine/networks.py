@@ -13,6 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from sebra import processes
+from sebra.engine.fusing import training_copy
 from sebra.errors import UsageError
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
@@ -98,8 +100,18 @@ class Network(nn.Module):
             return tokens
         if not x.is_floating_point() or x.dtype != self.shift.dtype:
             x = x.to(self.shift.dtype)
-        z: Tensor = self.body((x - self.shift) * self.scale)
+        x = (x - self.shift) * self.scale
+        z: Tensor = (self._trained_body(x) or self.body)(x)
         return z
+
+    def _trained_body(self, x: Tensor) -> Callable[[Tensor], Tensor] | None:
+        """What computes the body while it is trained, where a GPU has a quicker way.
+
+        With several processes steps are not captured in a graph, and more launches would cost more.
+        """
+        if not (self.training and self.is_image and x.is_cuda) or processes.size() > 1:
+            return None
+        return training_copy(self.body)
 
     @property
     def capturable(self) -> bool:

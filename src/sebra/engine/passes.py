@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
 
 from sebra.engine import distributed
 from sebra.engine.device import autocast
+from sebra.engine.flags import training_flags_kept
 from sebra.engine.folding import folded_copy
 from sebra.engine.networks import Network
 from sebra.engine.task import Task
@@ -84,17 +86,8 @@ def _evaluation_of(network: Forward, task: Task) -> Forward:
     return lambda x: head(folded(x))
 
 
-class evaluating:
+@contextmanager
+def evaluating(network: nn.Module) -> Iterator[nn.Module]:
     """Puts a network into evaluation mode for a block."""
-
-    def __init__(self, network: nn.Module) -> None:
-        self.network = network
-        self.was = network.training
-
-    def __enter__(self) -> nn.Module:
-        self.was = self.network.training
-        self.network.eval()
-        return self.network
-
-    def __exit__(self, *exc: object) -> None:
-        self.network.train(self.was)
+    with training_flags_kept(network):
+        yield network.eval()
