@@ -255,7 +255,8 @@ def test_a_network_on_a_gpu():
         expected = trained(made, made, x)
     for name, value in expected.items():
         if value.is_floating_point():
-            error = (found[name].float() - value.float()).norm() / value.float().norm()
+            size = value.float().norm().clamp_min(1e-6)  # blocks begin with a last norm of zeros
+            error = (found[name].float() - value.float()).norm() / size
             assert error < (0.2 if name.startswith("grad") else 0.05), name
         else:
             assert torch.equal(found[name], value), name

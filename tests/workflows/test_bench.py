@@ -245,6 +245,23 @@ class Test_the_network_that_ranks:
         with pytest.raises(UsageError, match="another ranker_weights"):
             bench([cars], options("sebra", seeds=1), other)
 
+    def test_does_not_judge_its_own_ranking(self, cars, tmp_path, monkeypatch):
+        """PD compares rankings, so it is measured with one network: that of the methods."""
+        from dataclasses import replace
+
+        from sebra.workflows.benching import workbench
+
+        asked = []
+
+        def noted(prepared, index, session):
+            asked.append((prepared.mode, prepared.source.seed))
+            return 50.0
+
+        monkeypatch.setattr(workbench, "subset_accuracy", noted)
+        bar = replace(cars, data=f"bar:{miniatures.bar(tmp_path / 'bar', n=8)}")
+        bench([bar], options("sebra", seeds=2, rank_weights="none"), folder(tmp_path))
+        assert set(asked) == {("finetune", 0), ("finetune", 1)}
+
     def test_is_the_backbone_of_the_features_in_features_mode(self, features, tmp_path):
         with pytest.raises(UsageError, match="--rank-weights: rankings over frozen features"):
             bench([features], options("sebra", rank_weights="none"), folder(tmp_path))

@@ -228,8 +228,8 @@ class Workbench:
             ranking = Ranking.from_result(result, part.ids, part.labels, part.classes)
             figures = measure(ranking, prepared.samples)
             if not prepared.samples.attributes and len(prepared.samples.rows("test")):
-                with meter.phase("pd"):
-                    figures.update(_disparity(prepared, ranking, session))
+                with meter.phase("pd"):  # with the trained network, whichever one ranked
+                    figures.update(_disparity(self.prepared.with_seed(seed), ranking, session))
         row = {
             "kind": "ranking",
             "method": spec.label,
