@@ -31,6 +31,9 @@ SHAPES = (
 )
 
 
+KERNELS = ("moments", "finish_moments", "apply", "grad_sums", "finish_grads", "grad_input")
+
+
 def captured(step: Callable[[], Any]) -> torch.cuda.CUDAGraph:
     """`step` as a CUDA graph, after three plain ones on a side stream."""
     side = torch.cuda.Stream()
@@ -104,7 +107,7 @@ def plain(leaves: list[Tensor], running: list[Tensor], adds: bool) -> Tensor:
 
 
 def fused(leaves: list[Tensor], running: list[Tensor], adds: bool) -> Tensor:
-    from sebra.engine.norm_kernels import norm_relu
+    from sebra.engine.norm_relu import norm_relu
 
     x, z, weight, bias = leaves
     return norm_relu(x, weight, bias, running[0], running[1], 0.1, 1e-5, z if adds else None)
@@ -137,14 +140,14 @@ def kernel_seconds(shape: tuple[int, ...], adds: bool) -> dict[str, float]:
     found = {}
     for event in profile.key_averages():
         spent = getattr(event, "self_device_time_total", 0) or 0
-        if event.key.startswith("_"):
+        if event.key in KERNELS:
             found[event.key] = float(spent) / 1e6 / steps
     return found
 
 
 def show_kernels() -> None:
     print("\nkernel by kernel: microseconds (TB/s)")
-    maps = {"_moments": (1, 1), "_apply": (2, 3), "_grad_sums": (2, 4), "_grad_input": (3, 3)}
+    maps = {"moments": (1, 1), "apply": (2, 3), "grad_sums": (2, 4), "grad_input": (3, 3)}
     for shape in SHAPES:
         size = torch.Size(shape).numel() * 2
         for adds in (False, True):

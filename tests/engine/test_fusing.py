@@ -157,12 +157,12 @@ def test_it_trains_as_the_body_does_with_the_kernels():
 
 
 def with_the_kernels():
-    from sebra.engine import norm_kernels
+    from sebra.engine import norm_relu
 
     fusing.available, fusing._DEVICE = (lambda: True), "cpu"
     calls = []
-    plain = norm_kernels.norm_relu
-    norm_kernels.norm_relu = lambda *given: calls.append(given) or plain(*given)
+    plain = norm_relu.norm_relu
+    norm_relu.norm_relu = lambda *given: calls.append(given) or plain(*given)
     for name, body in bodies().items():
         calls.clear()
         compare(body, images(), atol=1e-4, rtol=1e-4)
@@ -232,8 +232,8 @@ def test_there_is_none_without_a_gpu_or_triton(monkeypatch):
     assert fusing.training_copy(Block()) is None
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 99)
-    monkeypatch.setitem(sys.modules, "sebra.engine.norm_kernels", None)
-    monkeypatch.delattr("sebra.engine.norm_kernels", raising=False)
+    monkeypatch.setitem(sys.modules, "sebra.engine.norm_relu", None)
+    monkeypatch.delattr("sebra.engine.norm_relu", raising=False)
     fusing._kernels.cache_clear()
     try:
         assert fusing._kernels() is None

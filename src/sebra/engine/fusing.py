@@ -174,10 +174,10 @@ def training_copy(body: nn.Module) -> Callable[[Tensor], Tensor] | None:
 @lru_cache
 def _kernels() -> ModuleType | None:
     try:
-        from sebra.engine import norm_kernels
+        from sebra.engine import norm_relu
     except ImportError:  # Triton is not made for every system
         return None
-    return norm_kernels
+    return norm_relu
 
 
 def available() -> bool:

@@ -1,30 +1,24 @@
 """Batch norm, shortcut and ReLU of a training step in as few passes over memory as they need.
 
-Triton kernels over channels_last maps, seen as rows (n x h x w) of channels. Importing this file
-fails where Triton is missing; `available` says whether the kernels work on the device at hand.
-Nothing in a step waits for the device, and the order of every sum is fixed.
+Triton kernels over channels_last maps, seen as rows (n x h x w) of channels; `norm_relu.py`
+launches them. Importing this file fails where Triton is missing. Nothing waits for the device, and
+the order of every sum is fixed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Any
 
-import torch
 import triton
 import triton.language as tl
-from torch import Tensor
-from torch.autograd.function import once_differentiable
 from triton.language import constexpr, tensor
 
-_TILE = constexpr(64)  # rows that a program holds at a time
-_SHORT = constexpr(32)  # the same of `_grad_sums`, which holds more of each
-_BLOCK = constexpr(64)  # channels of a program: in bfloat16, one line of the cache
-_NARROW = constexpr(8)  # channels of a program that joins partial results
-_SPLITS = constexpr(512)  # most partial results of a channel; they are joined in one go
-_PER_PROCESSOR = 4  # programs of a reduction: as many as the registers hold at once
-_OPTIONS = {"enable_fp_fusion": True}  # said, since the default differs between versions
+TILE = constexpr(64)  # rows that a program holds at a time
+_SHORT = constexpr(32)  # the same of `grad_sums`, which holds more of each
+BLOCK = constexpr(64)  # channels of a program: in bfloat16, one line of the cache
+NARROW = constexpr(8)  # channels of a program that joins partial results
+SPLITS = constexpr(512)  # most partial results of a channel; they are joined in one go
 
 
 def _kernel(function: Callable[..., Any]) -> Any:
@@ -35,8 +29,8 @@ def _kernel(function: Callable[..., Any]) -> Any:
 @_kernel
 def _place(width: tensor, tile: constexpr) -> tuple[tensor, ...]:
     """Which rows a program works on, which channels, and the offsets inside of a tile."""
-    blocks = tl.cdiv(width, _BLOCK)
-    cols = tl.program_id(0) % blocks * _BLOCK + tl.arange(0, _BLOCK)
+    blocks = tl.cdiv(width, BLOCK)
+    cols = tl.program_id(0) % blocks * BLOCK + tl.arange(0, BLOCK)
     inside = tl.arange(0, tile)[:, None] * width + cols[None, :]
     return (tl.program_id(0) // blocks).to(tl.int64), cols, inside
 
@@ -52,26 +46,26 @@ def _welford(
 
 
 @_kernel
-def _moments(xs: tensor, parts: tensor, rows: tensor, width: tensor, splits: tensor) -> None:
+def moments(xs: tensor, parts: tensor, rows: tensor, width: tensor, splits: tensor) -> None:
     """Mean and squared deviations of every `splits`-th tile.
 
     Tiles are counted from the last row: what was written last is still in the cache.
     """
-    split, cols, inside = _place(width, _TILE)
+    split, cols, inside = _place(width, TILE)
     fits = cols < width
-    lanes = tl.arange(0, _TILE)
-    mean = tl.zeros([_TILE, _BLOCK], tl.float32)
-    spread = tl.zeros([_TILE, _BLOCK], tl.float32)
-    for step in range(0, tl.cdiv(tl.cdiv(rows, _TILE) - split.to(tl.int32), splits), 2):
-        row = rows - (split + 1 + step * splits) * _TILE
-        next_row = row - splits * _TILE
+    lanes = tl.arange(0, TILE)
+    mean = tl.zeros([TILE, BLOCK], tl.float32)
+    spread = tl.zeros([TILE, BLOCK], tl.float32)
+    for step in range(0, tl.cdiv(tl.cdiv(rows, TILE) - split.to(tl.int32), splits), 2):
+        row = rows - (split + 1 + step * splits) * TILE
+        next_row = row - splits * TILE
         keep = (row + lanes >= 0)[:, None] & fits[None, :]
         next_keep = (next_row + lanes >= 0)[:, None] & fits[None, :]
         x = tl.load(xs + row * width + inside, mask=keep, other=0.0)
         next_x = tl.load(xs + next_row * width + inside, mask=next_keep, other=0.0)
         mean, spread = _welford(mean, spread, x, keep, step + 1)
         mean, spread = _welford(mean, spread, next_x, next_keep, step + 2)
-    count = (((rows + lanes) // _TILE - split + splits - 1) // splits).to(tl.float32)[:, None]
+    count = (((rows + lanes) // TILE - split + splits - 1) // splits).to(tl.float32)[:, None]
     centre = tl.sum(mean * (count / tl.sum(count)), 0)
     apart = mean - centre[None, :]
     tl.store(parts + split * width + cols, centre, mask=fits)
@@ -80,7 +74,7 @@ def _moments(xs: tensor, parts: tensor, rows: tensor, width: tensor, splits: ten
 
 
 @_kernel
-def _finish_moments(
+def finish_moments(
     parts: tensor,
     stats: tensor,
     weights: tensor,
@@ -94,16 +88,16 @@ def _finish_moments(
     eps: tensor,
 ) -> None:
     """Joins the partial moments into mean, 1 / deviation, scale and shift of every channel."""
-    cols = tl.program_id(0) * _NARROW + tl.arange(0, _NARROW)
+    cols = tl.program_id(0) * NARROW + tl.arange(0, NARROW)
     fits = cols < width
-    split = tl.arange(0, _SPLITS)
+    split = tl.arange(0, SPLITS)
     keep = (split < splits)[:, None] & fits[None, :]
     at = split[:, None] * width + cols[None, :]
     means = tl.load(parts + at, mask=keep, other=0.0)
     spreads = tl.load(parts + splits * width + at, mask=keep, other=0.0)
-    tiles = tl.cdiv(rows, _TILE)
-    count = (tiles - split + splits - 1) // splits * _TILE
-    count -= tl.where((tiles - 1) % splits == split, tiles * _TILE - rows, 0)  # the last is partial
+    tiles = tl.cdiv(rows, TILE)
+    count = (tiles - split + splits - 1) // splits * TILE
+    count -= tl.where((tiles - 1) % splits == split, tiles * TILE - rows, 0)  # the last is partial
     share = tl.where(split < splits, count.to(tl.float32) / rows, 0.0)[:, None]
     mean = tl.sum(means * share, 0)
     apart = means - mean[None, :]
@@ -122,7 +116,7 @@ def _finish_moments(
 
 
 @_kernel
-def _apply(
+def apply(
     xs: tensor,
     shortcuts: tensor,
     ys: tensor,
@@ -131,10 +125,10 @@ def _apply(
     width: tensor,
     adds: constexpr,
 ) -> None:
-    tile, cols, inside = _place(width, _TILE)
+    tile, cols, inside = _place(width, TILE)
     fits = cols < width
-    keep = (tile * _TILE + tl.arange(0, _TILE) < rows)[:, None] & fits[None, :]
-    at = tile * _TILE * width + inside
+    keep = (tile * TILE + tl.arange(0, TILE) < rows)[:, None] & fits[None, :]
+    at = tile * TILE * width + inside
     x = tl.load(xs + at, mask=keep, other=0.0).to(tl.float32)
     scale = tl.load(stats + 2 * width + cols, mask=fits, other=0.0)
     shift = tl.load(stats + 3 * width + cols, mask=fits, other=0.0)
@@ -155,7 +149,7 @@ def _before_relu(
 
 
 @_kernel
-def _grad_sums(
+def grad_sums(
     grads: tensor,
     xs: tensor,
     ys: tensor,
@@ -177,8 +171,8 @@ def _grad_sums(
     mean = tl.load(stats + cols, mask=fits, other=0.0)
     scale = tl.load(stats + 2 * width + cols, mask=fits, other=0.0)
     shift = tl.load(stats + 3 * width + cols, mask=fits, other=0.0)
-    total = tl.zeros([_SHORT, _BLOCK], tl.float32)
-    along = tl.zeros([_SHORT, _BLOCK], tl.float32)
+    total = tl.zeros([_SHORT, BLOCK], tl.float32)
+    along = tl.zeros([_SHORT, BLOCK], tl.float32)
     for step in range(0, tl.cdiv(tl.cdiv(rows, _SHORT) - split.to(tl.int32), splits), 2):
         row = rows - (split + 1 + step * splits) * _SHORT
         keep = (row + lanes >= 0)[:, None] & fits[None, :]
@@ -208,7 +202,7 @@ def _grad_sums(
 
 
 @_kernel
-def _finish_grads(
+def finish_grads(
     parts: tensor,
     stats: tensor,
     grad_weights: tensor,
@@ -217,10 +211,10 @@ def _finish_grads(
     width: tensor,
     splits: tensor,
 ) -> None:
-    """Joins the partial sums into the gradients of weight and bias and what `_grad_input` reads."""
-    cols = tl.program_id(0) * _NARROW + tl.arange(0, _NARROW)
+    """Joins the partial sums into the gradients of weight and bias and what `grad_input` reads."""
+    cols = tl.program_id(0) * NARROW + tl.arange(0, NARROW)
     fits = cols < width
-    split = tl.arange(0, _SPLITS)
+    split = tl.arange(0, SPLITS)
     keep = (split < splits)[:, None] & fits[None, :]
     at = split[:, None] * width + cols[None, :]
     total = tl.sum(tl.load(parts + at, mask=keep, other=0.0), 0)
@@ -234,7 +228,7 @@ def _finish_grads(
 
 
 @_kernel
-def _grad_input(
+def grad_input(
     grads: tensor,
     xs: tensor,
     outs: tensor,
@@ -244,10 +238,10 @@ def _grad_input(
     adds: constexpr,
 ) -> None:
     """scale (g - mean g - x̂ mean(g x̂)); with a shortcut, `grads` are before the ReLU already."""
-    tile, cols, inside = _place(width, _TILE)
+    tile, cols, inside = _place(width, TILE)
     fits = cols < width
-    keep = (tile * _TILE + tl.arange(0, _TILE) < rows)[:, None] & fits[None, :]
-    at = tile * _TILE * width + inside
+    keep = (tile * TILE + tl.arange(0, TILE) < rows)[:, None] & fits[None, :]
+    at = tile * TILE * width + inside
     grad = tl.load(grads + at, mask=keep, other=0.0).to(tl.float32)
     x = tl.load(xs + at, mask=keep, other=0.0).to(tl.float32)
     mean = tl.load(stats + cols, mask=fits, other=0.0)
@@ -259,80 +253,3 @@ def _grad_input(
         grad = _before_relu(grad, x, x, scale, shift, adds)
     out = grad * scale[None, :] + (x - mean[None, :]) * slope[None, :] + level[None, :]
     tl.store(outs + at, out, mask=keep)
-
-
-def _by_rows(x: Tensor) -> Tensor:
-    return x.contiguous(memory_format=torch.channels_last)
-
-
-@lru_cache
-def _processors(device: int) -> int:
-    return torch.cuda.get_device_properties(device).multi_processor_count if device >= 0 else 2
-
-
-class NormRelu(torch.autograd.Function):
-    """See `norm_relu`."""
-
-    @staticmethod
-    def forward(ctx: Any, *given: Any) -> Tensor:
-        x, shortcut, weight, bias, running_mean, running_var, momentum, eps = given
-        x, adds = _by_rows(x), shortcut is not None
-        shortcut = _by_rows(shortcut) if adds else x
-        width, rows = x.shape[1], x.numel() // x.shape[1]
-        blocks, tiles = triton.cdiv(width, _BLOCK.value), triton.cdiv(rows, _TILE.value)
-        wanted = max(1, _PER_PROCESSOR * _processors(x.get_device()) // blocks)
-        splits = min(wanted, tiles, _SPLITS.value)
-        ctx.sizes = rows, width, splits
-        ctx.grids = (blocks * splits,), (triton.cdiv(width, _NARROW.value),), (blocks * tiles,)
-        y = torch.empty_like(x, memory_format=torch.channels_last)
-        parts = weight.new_empty((2, splits, width), dtype=torch.float32)
-        stats = weight.new_empty((6, width), dtype=torch.float32)  # two rows are for `backward`
-        reduce, finish, spread = ctx.grids
-        norm = (weight, bias, running_mean, running_var)
-        with torch.cuda.device_of(x):  # type: ignore[no-untyped-call]
-            _moments[reduce](x, parts, *ctx.sizes, num_warps=8, **_OPTIONS)
-            _finish_moments[finish](parts, stats, *norm, *ctx.sizes, momentum, eps, **_OPTIONS)
-            _apply[spread](x, shortcut, y, stats, rows, width, adds, **_OPTIONS)
-        ctx.save_for_backward(x, y if adds else None, stats, weight)
-        return y
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        x, y, stats, weight = ctx.saved_tensors
-        (rows, width, splits), adds, grad = ctx.sizes, y is not None, _by_rows(grad)
-        masked = torch.empty_like(grad) if adds else grad
-        parts = stats.new_empty((2, splits, width))
-        grad_x, grad_weight, grad_bias = (torch.empty_like(t) for t in (x, weight, weight))
-        reduce, finish, spread = ctx.grids
-        with torch.cuda.device_of(x):  # type: ignore[no-untyped-call]
-            where = (grad, x, y if adds else x, masked, stats, parts)
-            _grad_sums[reduce](*where, *ctx.sizes, adds, num_warps=8, **_OPTIONS)
-            _finish_grads[finish](parts, stats, grad_weight, grad_bias, *ctx.sizes, **_OPTIONS)
-            _grad_input[spread](masked, x, grad_x, stats, rows, width, adds, **_OPTIONS)
-        shortcut = masked if adds else None
-        return grad_x, shortcut, grad_weight, grad_bias, None, None, None, None
-
-
-def norm_relu(
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor,
-    running_mean: Tensor,
-    running_var: Tensor,
-    momentum: float,
-    eps: float,
-    shortcut: Tensor | None = None,
-) -> Tensor:
-    """relu(batch norm of `x` by its own statistics + `shortcut`); the running ones are updated.
-
-    x: n x c x h x w on a GPU, bfloat16, float16 or float32; it, the result and the gradients are
-    channels_last. shortcut: of x's shape and dtype.
-    """
-    if x.numel() <= x.shape[1]:
-        raise ValueError(f"a batch norm needs more than one value per channel, got {x.shape}")
-    if shortcut is not None and (shortcut.shape != x.shape or shortcut.dtype != x.dtype):
-        raise ValueError("the shortcut must have the shape and the dtype of the map it is added to")
-    running = (running_mean, running_var)
-    out: Tensor = NormRelu.apply(x, shortcut, weight, bias, *running, momentum, eps)
-    return out
