@@ -173,7 +173,7 @@ def show_bodies() -> None:
     for name in ("resnet18", "resnet50"):
         body = body_of(name)
         start = time.perf_counter()
-        copied = fusing.training_copy(body)
+        copied = fusing.training_copy(body, torch.device("cuda"))
         traced = time.perf_counter() - start
         assert copied is not None, f"{name} has no training copy"
         old, new = images_per_second(body, body), images_per_second(body, copied)

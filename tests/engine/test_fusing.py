@@ -19,7 +19,7 @@ import pytest
 import torch
 from torch import nn
 
-from sebra.engine import fusing
+from sebra.engine import fusing, networks
 from sebra.engine.networks import NetworkSpec, build, small_body
 
 SOURCES = Path(__file__).parents[2] / "src"
@@ -76,8 +76,11 @@ class Kept(nn.Module):
         self.six = nn.BatchNorm2d(3)
         self.noise = nn.BatchNorm2d(3)
         self.drop = nn.Dropout(0.5)
+        self.leaky = nn.BatchNorm2d(3)
+        self.relu = nn.LeakyReLU(0.2)  # its name says something else
 
     def forward(self, x):
+        x = self.relu(self.leaky(x))
         for norm in (self.plain, self.untracked, self.average, self.twice, self.twice):
             x = torch.relu(norm(x))
         y = self.read(x)
@@ -92,6 +95,10 @@ class Kept(nn.Module):
 def usable(monkeypatch):
     """As if there were a GPU; on the CPU the copy computes by torch's own kernels."""
     monkeypatch.setattr(fusing, "available", lambda: True)
+
+
+def copy_of(body):
+    return fusing.training_copy(body, torch.device(fusing._DEVICE))
 
 
 def images(n=4, side=9):
@@ -112,7 +119,7 @@ def trained(function, body, x):
 def compare(body, x, **tolerance):
     """The copy of `body` against the body as it is, in two training steps."""
     other = copy.deepcopy(body)
-    found = trained(fusing.training_copy(other), other, x)
+    found = trained(copy_of(other), other, x)
     expected = trained(body, body, x)
     assert found.keys() == expected.keys()
     for name, value in expected.items():
@@ -166,7 +173,7 @@ def with_the_kernels():
     for name, body in bodies().items():
         calls.clear()
         compare(body, images(), atol=1e-4, rtol=1e-4)
-        chains = len(fused_modules(fusing.training_copy(body)))
+        chains = len(fused_modules(copy_of(body)))
         assert len(calls) == 2 * (chains - (name == "one norm frozen")), name
     assert fusing._error(torch.device("cpu"), True) < fusing._TOLERANCE
 
@@ -176,7 +183,7 @@ def with_the_kernels():
 )
 def test_every_norm_before_a_relu_is_joined_with_it(usable, name, norms, sums):
     body = build(NetworkSpec(name, (3, 32, 32), 2), 0).body
-    copied = fusing.training_copy(body)
+    copied = copy_of(body)
     fused = fused_modules(copied)
     assert len(fused) == norms
     calls = [n for n in copied.program.graph.nodes if str(n.target).startswith("fused_")]
@@ -184,32 +191,61 @@ def test_every_norm_before_a_relu_is_joined_with_it(usable, name, norms, sums):
     assert [n for n in copied.program.graph.nodes if n.op == "call_function"] == []
     assert {id(p) for p in copied.program.parameters()} == {id(p) for p in body.parameters()}
     assert {id(b) for b in copied.program.buffers()} == {id(b) for b in body.buffers()}
-    assert fusing.training_copy(body) is copied
+    assert copy_of(body) is copied
 
 
 def test_norms_of_other_kinds_stay(usable):
     body = Kept()
-    assert fusing.training_copy(body) is None
+    assert copy_of(body) is None
     body = nn.Sequential(Kept(), nn.BatchNorm2d(3), nn.ReLU())
-    assert [m.norm for m in fused_modules(fusing.training_copy(body))] == [body[1]]
+    assert [m.norm for m in fused_modules(copy_of(body))] == [body[1]]
 
 
 @pytest.mark.parametrize("body", [Branching(), nn.Flatten()], ids=["no trace", "no norm"])
 def test_a_body_without_such_chains_has_no_copy(usable, body):
-    assert fusing.training_copy(body) is None
+    assert copy_of(body) is None
 
 
 def test_making_a_copy_leaves_the_training_flags(usable):
     body = Block().eval()
     body.norm2.train()
     before = [m.training for m in body.modules()]
-    assert fusing.training_copy(body) is not None
+    assert copy_of(body) is not None
     assert [m.training for m in body.modules()] == before
+
+
+def test_making_a_copy_leaves_what_a_body_counts(usable):
+    """This one's norms count their batches in Python, so that a careless trace would count too."""
+    body = build(NetworkSpec("regnetx_002", (3, 32, 32), 2), 0).body.train()
+    before = copy.deepcopy(body.state_dict())
+    copy_of(body)
+    for name, value in body.state_dict().items():
+        assert torch.equal(value, before[name]), name
+
+
+def test_networks_train_by_it_and_nothing_else_does(monkeypatch):
+    asked = []
+
+    def noted(body, device):
+        asked.append(device.type)
+        return lambda x: 2 * body(x)
+
+    monkeypatch.setattr(networks, "training_copy", noted)
+    network = build(NetworkSpec("small", (3, 16, 16), 2), 0).train()
+    x = torch.full((4, 3, 16, 16), 128.0)
+    trained_by = network.embed(x)
+    torch.testing.assert_close(trained_by, 2 * network.body((x - network.shift) * network.scale))
+    assert asked == ["cpu"]
+    network.eval().embed(x)
+    build(NetworkSpec("linear", (5,), 2, hidden=3), 0).train().embed(torch.rand(2, 5))
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    network.train().embed(x)
+    assert asked == ["cpu"]
 
 
 def test_in_evaluation_it_uses_and_keeps_the_running_statistics(usable):
     body = Block()
-    copied = fusing.training_copy(body)
+    copied = copy_of(body)
     copied(images())
     body.eval()
     before = copy.deepcopy(body.state_dict())
@@ -220,16 +256,19 @@ def test_in_evaluation_it_uses_and_keeps_the_running_statistics(usable):
 
 def test_it_does_not_keep_the_body_alive(usable):
     body = Block()
-    assert fusing.training_copy(body) is not None
+    assert copy_of(body) is not None
     gone = weakref.ref(body)
     del body
     gc.collect()
     assert gone() is None
 
 
-def test_there_is_none_without_a_gpu_or_triton(monkeypatch):
+def test_there_is_none_without_a_gpu_or_triton(monkeypatch, usable):
+    assert fusing.training_copy(Block(), torch.device("cpu")) is None
+    assert fusing.training_copy(Block(), torch.device("cuda")) is not None
+    monkeypatch.undo()
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert fusing.training_copy(Block()) is None
+    assert copy_of(Block()) is None
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 99)
     monkeypatch.setitem(sys.modules, "sebra.engine.norm_relu", None)
@@ -251,7 +290,7 @@ def test_a_network_on_a_gpu():
     other = copy.deepcopy(made)
     x = images(32, 64).cuda().to(memory_format=torch.channels_last)
     with torch.autocast("cuda", torch.bfloat16):
-        found = trained(fusing.training_copy(other), other, x)
+        found = trained(copy_of(other), other, x)
         expected = trained(made, made, x)
     for name, value in expected.items():
         if value.is_floating_point():

@@ -94,18 +94,19 @@ def test_label_probability_is_that_of_the_label_in_evaluation_mode():
 
 
 def test_evaluating_gives_the_mode_back_after_an_error():
-    network = torch.nn.Linear(2, 2).train()
+    network = torch.nn.Sequential(torch.nn.BatchNorm1d(2), torch.nn.BatchNorm1d(2)).train()
+    network[0].eval()  # frozen by whoever made it
     seen = []
 
     def fails() -> None:
         with evaluating(network):
-            seen.append(network.training)
+            seen.append(any(m.training for m in network.modules()))
             raise ValueError("inside")
 
     with pytest.raises(ValueError, match="inside"):
         fails()
     assert seen == [False]
-    assert network.training
+    assert [m.training for m in network.modules()] == [True, False, True]
 
 
 def test_a_loss_that_is_not_finite_names_the_step_and_its_samples():

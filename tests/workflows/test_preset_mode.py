@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from sebra.errors import UsageError
+from sebra.runs.config import preset_mode
 from sebra.runs.folder import RunFolder
 from sebra.workflows.bench import bench
 from sebra.workflows.benching.plan import BenchOptions, parse_specs
 from sebra.workflows.debias import DebiasOptions, debias
-from sebra.workflows.prepare import Source, in_mode_of
+from sebra.workflows.prepare import Source
 from sebra.workflows.rank import RankOptions, rank
 
 DATA = "demo?n=200"  # on a CPU it would be features
@@ -23,9 +25,8 @@ def preset(tmp_path):
 
 
 def test_the_preset_of_sick_is_for_features():
-    assert in_mode_of(Source("x"), "best/sick").mode == "features"
-    assert in_mode_of(Source("x", mode="finetune"), "best/sick").mode == "finetune"
-    assert in_mode_of(Source("x"), "paper/bar").mode == in_mode_of(Source("x"), None).mode == "auto"
+    assert preset_mode("best/sick") == "features"
+    assert preset_mode("paper/bar") is preset_mode(None) is None
 
 
 def test_rank_and_debias_take_it(preset):
@@ -44,8 +45,23 @@ def test_bench_takes_it(preset, tmp_path):
     assert any("finetune" in r or "scratch" in r for r in remarks), remarks
 
 
+def test_it_is_passed_over_where_it_cannot_be_had(preset, tmp_path):
+    """Values of the other mode are passed over then, as `build_config` says."""
+    file = tmp_path / "two.npz"
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(40, 4)), np.repeat([0, 1], 20)
+    np.savez(file, X=X, y=y)
+    assert rank(Source(str(file)), RankOptions(preset=preset)).prepared.mode == "features"
+    fixed = Source(DATA, backbone="random")
+    assert rank(fixed, RankOptions(preset=preset)).prepared.mode == "features"
+    frozen = tmp_path / "frozen.toml"
+    frozen.write_text('mode = "features"\n[rank]\nepochs = 1\n')
+    scratch = Source(DATA, backbone="small", weights="none")
+    assert rank(scratch, RankOptions(preset=str(frozen))).prepared.mode == "scratch"
+
+
 def test_a_mode_that_does_not_exist_is_refused(tmp_path):
     path = tmp_path / "bad.toml"
     path.write_text('mode = "frozen"\n')
     with pytest.raises(UsageError, match="frozen"):
-        in_mode_of(Source("x"), str(path))
+        rank(Source(DATA), RankOptions(preset=str(path)))

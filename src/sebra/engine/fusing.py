@@ -28,6 +28,12 @@ _DEVICE = "cuda"
 _TOLERANCE = 0.02
 
 
+class _Tracer(fx.Tracer):
+    """Sees buffers as part of the graph; else a trace would change what a module counts in one."""
+
+    proxy_buffer_attributes = True
+
+
 class FusedNorm(nn.Module):
     """A batch norm and the ReLU after it, maybe with a shortcut added between the two.
 
@@ -103,7 +109,7 @@ def _fuse(body: nn.Module) -> Fused:
 def _traced(body: nn.Module) -> fx.GraphModule:
     """A trace of what the body does in training; the training flags stay as they are."""
     with training_flags_kept(body):
-        program = fx.symbolic_trace(body.train())
+        program = fx.GraphModule(body, _Tracer().trace(body.train()))
     if any(n.op == "get_attr" for n in program.graph.nodes):
         raise ValueError("a trace would hold on to tensors that the body may replace")
     return program
@@ -119,25 +125,34 @@ def _drop_identities(graph: fx.Graph, modules: dict[str, Any]) -> None:
 
 def _before_relu(relu: fx.Node, modules: dict[str, Any]) -> tuple[fx.Node | None, fx.Node | None]:
     """The batch norm whose result, and the sum of it and a shortcut that, only this ReLU reads."""
-    module = modules.get(str(relu.target)) if relu.op == "call_module" else None
-    if (type(module) is not nn.ReLU and relu.target not in _RELU) or not relu.args:
+    if not _is_relu(relu, modules) or not relu.args:
         return None, None
     before = relu.args[0]
     if not isinstance(before, fx.Node) or not _feeds_only(before, relu):
         return None, None
     if _is_norm(before, modules):
         return before, None
-    if before.target not in _ADD or before.kwargs or len(before.args) != 2:
+    if not _calls(before, _ADD) or before.kwargs or len(before.args) != 2:
         return None, None
     left, right = before.args
     if left is right or not isinstance(left, fx.Node) or not isinstance(right, fx.Node):
         return None, None
     if _feeds_only(left, before) and _is_norm(left, modules):
         return left, before
-    changes = before.target in _ADD_IN_PLACE and not _feeds_only(left, before)
+    changes = _calls(before, _ADD_IN_PLACE) and not _feeds_only(left, before)
     if not changes and _feeds_only(right, before) and _is_norm(right, modules):
         return right, before
     return None, None
+
+
+def _is_relu(node: fx.Node, modules: dict[str, Any]) -> bool:
+    if node.op == "call_module":  # by its kind: a module's name says nothing
+        return type(modules.get(str(node.target))) is nn.ReLU
+    return _calls(node, _RELU)
+
+
+def _calls(node: fx.Node, known: tuple[Any, ...]) -> bool:
+    return node.op in ("call_function", "call_method") and node.target in known
 
 
 def _is_norm(node: fx.Node, modules: dict[str, Any]) -> bool:
@@ -155,12 +170,12 @@ def _feeds_only(node: fx.Node, user: fx.Node) -> bool:
 _KNOWN: WeakKeyDictionary[nn.Module, Fused | None] = WeakKeyDictionary()
 
 
-def training_copy(body: nn.Module) -> Callable[[Tensor], Tensor] | None:
+def training_copy(body: nn.Module, device: torch.device) -> Callable[[Tensor], Tensor] | None:
     """A callable that trains `body` with fewer passes over memory, or None where it has none.
 
     Hooks on the modules that it joins, and on those that only hold others, are not called.
     """
-    if not available():
+    if device.type != _DEVICE or not available():
         return None
     if body not in _KNOWN:
         try:

@@ -101,17 +101,17 @@ class Network(nn.Module):
         if not x.is_floating_point() or x.dtype != self.shift.dtype:
             x = x.to(self.shift.dtype)
         x = (x - self.shift) * self.scale
-        z: Tensor = (self._trained_body(x) or self.body)(x)
+        z: Tensor = (self._trained_body(x.device) or self.body)(x)
         return z
 
-    def _trained_body(self, x: Tensor) -> Callable[[Tensor], Tensor] | None:
-        """What computes the body while it is trained, where a GPU has a quicker way.
+    def _trained_body(self, device: torch.device) -> Callable[[Tensor], Tensor] | None:
+        """What computes the body while it is trained, where the device has a quicker way.
 
         With several processes steps are not captured in a graph, and more launches would cost more.
         """
-        if not (self.training and self.is_image and x.is_cuda) or processes.size() > 1:
+        if not (self.training and self.is_image) or processes.size() > 1:
             return None
-        return training_copy(self.body)
+        return training_copy(self.body, device)
 
     @property
     def capturable(self) -> bool:

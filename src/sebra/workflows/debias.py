@@ -28,7 +28,7 @@ from sebra.runs.meter import Meter
 from sebra.samples.leakage import leakage, leakage_note
 from sebra.samples.table import SPLITS, Samples
 from sebra.workflows.history import History, predicted_classes
-from sebra.workflows.prepare import Prepared, Source, in_mode_of, prepare
+from sebra.workflows.prepare import Prepared, Source, prepare
 from sebra.workflows.rank import identity_of, measure, open_session
 from sebra.workflows.suspects import add_noise
 from sebra.workflows.validation import Parts, make_selector, split_training
@@ -78,7 +78,7 @@ def debias(
         ranking = Ranking.load(options.ranking)
     with session.stoppable():
         with session.checking():
-            prepared = prepare(in_mode_of(source, options.preset), session, meter, samples)
+            prepared = prepare(source, session, meter, samples, options.preset)
             for name in SPLITS:
                 if len(prepared.samples.rows(name)):
                     prepared.readable(name)

@@ -23,7 +23,7 @@ from sebra.measuring.disparity import performance_disparity
 from sebra.measuring.groups import MIN_GROUP, Scores, score
 from sebra.measuring.seeds import mean_std
 from sebra.ranking.ranking import Ranking
-from sebra.runs.config import build_config
+from sebra.runs.config import build_config, preset_names
 from sebra.runs.folder import CONFIG, RANKING, RunFolder
 from sebra.runs.meter import Meter
 from sebra.samples.open import open_samples
@@ -154,6 +154,7 @@ def _disparity(
 ) -> dict[str, Any]:
     """PD with the network of the ranking run: trained on the bottom k, then on the top k."""
     session = Session(progress=progress)
+    preset = config.get("preset") if config.get("preset") in preset_names() else None
     runs = []
     for seed in range(seeds):
         source = Source(
@@ -165,7 +166,7 @@ def _disparity(
             weights=config.get("weights"),
             image_size=config.get("image_size"),
         )
-        prepared = prepare(source, session, Meter(), samples)
+        prepared = prepare(source, session, Meter(), samples, preset)
         table = ranking.aligned_to(prepared.split("train")[0].ids)
         labels = prepared.task("train").targets.cpu().numpy()
 

@@ -224,33 +224,39 @@ def build_network(
     return network
 
 
-def in_mode_of(source: Source, preset: str | None) -> Source:
-    """The source in the mode that the preset is made for, unless the user named one."""
-    mode = preset_mode(preset)
-    return replace(source, mode=mode) if mode is not None and source.mode == "auto" else source
-
-
 def prepare(
-    source: Source, session: Session, meter: Meter, samples: Samples | None = None
+    source: Source,
+    session: Session,
+    meter: Meter,
+    samples: Samples | None = None,
+    preset: str | None = None,
 ) -> Prepared:
     """Opens DATA, settles mode, backbone and weights, reads the training split.
 
-    Says what it chose when nothing is wrong.
+    Where the user leaves the mode open it is the one that the preset is made for, if data and
+    network allow it. Says what it chose when nothing is wrong.
     """
     with session.checking():
-        prepared = _prepare(source, session, meter, samples)
+        prepared = _prepare(source, session, meter, samples, preset_mode(preset))
         prepared.readable("train")
         session.bind("content", fingerprint(prepared.samples))
     return prepared
 
 
-def _prepare(source: Source, session: Session, meter: Meter, samples: Samples | None) -> Prepared:
+def _prepare(
+    source: Source,
+    session: Session,
+    meter: Meter,
+    samples: Samples | None,
+    preferred: str | None,
+) -> Prepared:
     if source.mode not in MODES:
         raise UsageError(f"--mode: {source.mode!r} is not one of {', '.join(MODES)}")
     if source.image_size is not None and source.image_size < 1:
         raise UsageError(f"--image-size: must be at least 1, not {source.image_size}")
     device = choose_device(source.device)
     setup(device)
+    usual = preferred or ("features" if device.type == "cpu" else "finetune")
     if samples is None:
         samples = open_samples(source.data, source.attributes)
     if source.exclude is not None:
@@ -265,9 +271,9 @@ def _prepare(source: Source, session: Session, meter: Meter, samples: Samples | 
             raise UsageError(f"--backbone, --weights: {source.data} holds features, not images")
         return Prepared(source, samples, device, "features", LINEAR, None, None, session, meter)
     if isinstance(samples.content, Texts):
-        return _prepare_text(source, samples, device, session, meter)
+        return _prepare_text(source, samples, device, usual, session, meter)
     size = source.image_size or auto_size(samples.take(samples.rows("train")))
-    backbone, weights, mode = _network_choice(source, size, device, session)
+    backbone, weights, mode = _network_choice(source, size, usual, session)
     origin = "pretrained" if weights else "fixed" if backbone == RANDOM else "from scratch"
     session.note(
         f"mode {'features' if mode == 'features' else 'finetune'}: {backbone} ({origin}) "
@@ -277,7 +283,12 @@ def _prepare(source: Source, session: Session, meter: Meter, samples: Samples | 
 
 
 def _prepare_text(
-    source: Source, samples: Samples, device: torch.device, session: Session, meter: Meter
+    source: Source,
+    samples: Samples,
+    device: torch.device,
+    usual: str,
+    session: Session,
+    meter: Meter,
 ) -> Prepared:
     if source.image_size is not None:
         raise UsageError(f"--image-size: {source.data} holds text, not images")
@@ -291,7 +302,7 @@ def _prepare_text(
         raise UsageError("--mode features, --weights none: features need pretrained weights")
     mode = source.mode
     if mode == "auto":
-        mode = "features" if device.type == "cpu" and not scratch else "finetune"
+        mode = "finetune" if scratch else usual
     encoder = read_encoder(source.backbone or DEFAULT_ENCODER)
     texts = samples.take(samples.rows("train")).content
     assert isinstance(texts, Texts)
@@ -318,14 +329,14 @@ def _prepare_text(
 
 
 def _network_choice(
-    source: Source, size: int, device: torch.device, session: Session
+    source: Source, size: int, usual: str, session: Session
 ) -> tuple[str, Weights | None, str]:
+    wanted = usual if source.mode == "auto" else source.mode
     backbone = source.backbone
     if backbone is None:
         backbone = DEFAULT_BACKBONE
         if size <= TINY_PIXELS and source.weights in (None, "none"):
-            frozen = source.mode == "features" or (source.mode == "auto" and device.type == "cpu")
-            backbone = RANDOM if frozen else SMALL
+            backbone = RANDOM if wanted == "features" else SMALL
     networks.check_backbone(backbone)
     weights = _weights(source.weights, backbone)
     if backbone == RANDOM:
@@ -342,7 +353,7 @@ def _network_choice(
             f"no pretrained weights for {backbone} (hub out of reach, no --weights FILE): "
             "training from scratch, which needs more data and time"
         )
-    if source.mode == "features" or (source.mode == "auto" and device.type == "cpu" and weights):
+    if wanted == "features" and weights is not None:
         return backbone, weights, "features"
     return backbone, weights, "finetune" if weights else "scratch"
 

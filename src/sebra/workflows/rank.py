@@ -21,7 +21,7 @@ from sebra.runs.meter import Meter
 from sebra.samples.table import Samples
 from sebra.workflows.history import history_of
 from sebra.workflows.neurons import give_marks, write_template
-from sebra.workflows.prepare import Prepared, Source, in_mode_of, prepare
+from sebra.workflows.prepare import Prepared, Source, prepare
 from sebra.workflows.saliency import find_saliency, save_saliency
 from sebra.workflows.suspects import add_noise
 from sebra.workflows.tune import space_of, tune
@@ -63,7 +63,7 @@ def rank(
     session = open_session(folder, identity, resume, progress)
     with session.stoppable():
         with session.checking():
-            prepared = prepare(in_mode_of(source, options.preset), session, meter, samples)
+            prepared = prepare(source, session, meter, samples, options.preset)
             ranker, config = ranker_for(options, prepared.mode)
             give_marks(ranker, options.neurons, prepared)
         ranker, config, trials = tuned(options, prepared, ranker, config, session, meter)

@@ -38,7 +38,7 @@ from sebra.workflows.benching.rows import Row, Rows
 from sebra.workflows.companions import measure_companions, wanted_companions
 from sebra.workflows.debias import DebiasOptions, debias_prepared
 from sebra.workflows.evaluate import evaluate_model, subset_accuracy
-from sebra.workflows.prepare import Prepared, Source, in_mode_of, prepare
+from sebra.workflows.prepare import Prepared, Source, prepare
 from sebra.workflows.rank import measure
 
 ROWS, RANKINGS = "rows", "rankings"
@@ -63,8 +63,8 @@ class Workbench:
         self.progress: ProgressSink = progress or Silent()
         self.meter = Meter()
         self.preset = preset_for(source.data, options.preset)
-        source = in_mode_of(source, self.preset)
-        self.prepared = prepare(source, Session(progress=progress), self.meter)
+        session = Session(progress=progress)
+        self.prepared = prepare(source, session, self.meter, preset=self.preset)
         self._ranking_on: dict[str | None, Prepared] = {None: self.prepared}
         self.ranking_on(OWN_RANKER)  # what cannot be had is refused before any run
         self.name = data_name(source.data)
@@ -138,8 +138,16 @@ class Workbench:
 
     def ranking_identity(self, spec: Spec, seed: int) -> dict[str, Any]:
         settings = _settings(self.ranker_config(spec))
-        base = self._base_identity(self.ranking_on(spec.name))
-        return {**base, "seed": seed, "ranker": spec.name, "settings": settings}
+        on = self.ranking_on(spec.name)
+        out = {**self._base_identity(on), "seed": seed, "ranker": spec.name, "settings": settings}
+        if self._has_pd and _digest(on) != _digest(self.prepared):
+            out["pd_weights"] = _digest(self.prepared)  # another network than the one that ranks
+        return out
+
+    @property
+    def _has_pd(self) -> bool:
+        """Whether rankings are judged by PD, the measure that needs no attributes."""
+        return not self.samples.attributes and len(self.samples.rows("test")) > 0
 
     def _base_identity(self, p: Prepared) -> dict[str, Any]:
         """Content instead of paths, so that rows of several machines can lie in one folder."""
@@ -227,7 +235,7 @@ class Workbench:
             part, _ = prepared.split("train")
             ranking = Ranking.from_result(result, part.ids, part.labels, part.classes)
             figures = measure(ranking, prepared.samples)
-            if not prepared.samples.attributes and len(prepared.samples.rows("test")):
+            if self._has_pd:
                 with meter.phase("pd"):  # with the trained network, whichever one ranked
                     figures.update(_disparity(self.prepared.with_seed(seed), ranking, session))
         row = {
