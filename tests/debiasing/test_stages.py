@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
+from debiasing.toys import SETTINGS, features
+from sebra.debiasing.registry import method_class
 from sebra.debiasing.stages import pattern_chances, patterns
+from sebra.engine.session import Session
 
 
 def test_patterns_count_stronger_shortcuts_first():
@@ -31,3 +36,20 @@ def test_classes_weigh_the_same_whatever_their_size():
     targets = torch.tensor([0] * 9 + [1])
     chances = pattern_chances(torch.zeros(10, dtype=torch.long), targets, 0.5)
     assert float(chances[targets == 0].sum()) == pytest.approx(float(chances[targets == 1].sum()))
+
+
+@pytest.mark.parametrize("settings", [{}, {"average": 1.0, "pairs": "buckets", "crop": 0.7}])
+def test_without_stages_it_is_plain_training(settings):
+    toy = features()
+    shared = {**SETTINGS["features"], **settings}
+    plain = {k: v for k, v in shared.items() if k != "pairs"}
+    erm, stages = method_class("erm"), method_class("stages")
+    help_ = toy.help(frozenset({"ranking"}))
+    session = Session()
+    found = stages(stages.config_class(**shared)).fit(
+        toy.train, replace(help_, guide=replace(help_.guide, stages=None)), session
+    )
+    expected = erm(erm.config_class(**plain)).fit(toy.train, toy.help(frozenset()), Session())
+    assert any("no shortcut" in note for note in session.notes)
+    for name, value in expected.state_dict().items():
+        assert torch.equal(value, found.state_dict()[name]), name

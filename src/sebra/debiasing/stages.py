@@ -7,7 +7,7 @@ those that follow the same ones; anchors are drawn so that rare patterns of shor
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import ClassVar
 
 import torch
@@ -73,7 +73,7 @@ class Stages:
         guide = needed(help.guide, "a ranking (--ranking)", self.name)
         if guide.stages is None:
             session.note("the ranking found no shortcut (it has no stage columns): plain training")
-            shared = {f: getattr(cfg, f) for f in ErmConfig.__dataclass_fields__}
+            shared = {f.name: getattr(cfg, f.name) for f in fields(ErmConfig)}
             return Erm(ErmConfig(**shared)).fit(task, help, session)
         pattern = patterns(guide.stages, task.targets, cfg.least)
         level, gap = (pattern, 1) if cfg.pairs == "patterns" else (guide.bucket, cfg.rank_gap)
