@@ -1,17 +1,21 @@
-"""A preset that is made for one mode is run in it, unless the user names another."""
+"""What is made for one mode, a preset or a data set, is run in it unless the user names another."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+import torch
 
 from sebra.errors import UsageError
 from sebra.runs.config import preset_mode
 from sebra.runs.folder import RunFolder
+from sebra.samples.open import open_samples
 from sebra.workflows.bench import bench
 from sebra.workflows.benching.plan import BenchOptions, parse_specs
 from sebra.workflows.debias import DebiasOptions, debias
-from sebra.workflows.prepare import Source
+from sebra.workflows.prepare import Source, usual_mode
 from sebra.workflows.rank import RankOptions, rank
 
 DATA = "demo?n=200"  # on a CPU it would be features
@@ -27,6 +31,15 @@ def preset(tmp_path):
 def test_the_preset_of_sick_is_for_features():
     assert preset_mode("best/sick") == "features"
     assert preset_mode("paper/bar") is preset_mode(None) is None
+
+
+def test_without_it_the_data_decides_and_then_the_device():
+    demo, cpu, gpu = open_samples(DATA), torch.device("cpu"), torch.device("cuda")
+    assert usual_mode("finetune", demo, cpu) == "finetune"
+    assert usual_mode(None, demo, gpu) == usual_mode(None, demo, cpu) == "features"
+    photos = replace(demo, mode=None)
+    assert usual_mode(None, photos, gpu) == "finetune"
+    assert usual_mode(None, photos, cpu) == "features"
 
 
 def test_rank_and_debias_take_it(preset):

@@ -103,6 +103,7 @@ class Samples:
     faults: tuple[Fault, ...] = ()
     name: str = "data"
     source: str = ""  # the DATA argument it came from
+    mode: str | None = None  # `features` or `finetune`, where it is made for one of them
 
     @property
     def kind(self) -> Kind:

@@ -233,8 +233,8 @@ def prepare(
 ) -> Prepared:
     """Opens DATA, settles mode, backbone and weights, reads the training split.
 
-    Where the user leaves the mode open it is the one that the preset is made for, if data and
-    network allow it. Says what it chose when nothing is wrong.
+    Where the user leaves the mode open it is the `usual_mode`, if data and network allow it. Says
+    what it chose when nothing is wrong.
     """
     with session.checking():
         prepared = _prepare(source, session, meter, samples, preset_mode(preset))
@@ -256,7 +256,6 @@ def _prepare(
         raise UsageError(f"--image-size: must be at least 1, not {source.image_size}")
     device = choose_device(source.device)
     setup(device)
-    usual = preferred or ("features" if device.type == "cpu" else "finetune")
     if samples is None:
         samples = open_samples(source.data, source.attributes)
     if source.exclude is not None:
@@ -271,8 +270,10 @@ def _prepare(
             raise UsageError(f"--backbone, --weights: {source.data} holds features, not images")
         return Prepared(source, samples, device, "features", LINEAR, None, None, session, meter)
     if isinstance(samples.content, Texts):
+        usual = usual_mode(preferred, samples, device)
         return _prepare_text(source, samples, device, usual, session, meter)
     size = source.image_size or auto_size(samples.take(samples.rows("train")))
+    usual = usual_mode(preferred, samples, device)
     backbone, weights, mode = _network_choice(source, size, usual, session)
     origin = "pretrained" if weights else "fixed" if backbone == RANDOM else "from scratch"
     session.note(
@@ -280,6 +281,11 @@ def _prepare(
         f"at {size} px on {device.type}"
     )
     return Prepared(source, samples, device, mode, backbone, weights, size, session, meter)
+
+
+def usual_mode(preferred: str | None, samples: Samples, device: torch.device) -> str:
+    """What a preset is made for, or the data set, or what the device is quick enough for."""
+    return preferred or samples.mode or ("features" if device.type == "cpu" else "finetune")
 
 
 def _prepare_text(

@@ -62,6 +62,7 @@ def read(path: Path, options: DemoOptions) -> Samples:
             for k, name in enumerate(known)
         },
         name="demo",
+        mode="features",  # a network from scratch tells its shapes at once and takes no shortcut
     )
 
 
