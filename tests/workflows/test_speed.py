@@ -184,3 +184,15 @@ def test_the_eager_loop_selects_what_the_network_says(reference):
     with torch.no_grad():
         expected = net(x).softmax(1)[torch.arange(8), torch.from_numpy(labels)]
     torch.testing.assert_close(p, expected, atol=0.02, rtol=0.02)  # bf16
+
+
+def test_the_quick_preset_is_what_is_measured():
+    from sebra.ranking.sebra import SebraConfig
+    from sebra.runs.config import build_config
+    from sebra.workflows.benching.speed import _quick
+
+    def config(preset, overrides=()):
+        return build_config(SebraConfig, "rank", "sebra", "finetune", preset, overrides)
+
+    paper = config("paper/urbancars")
+    assert config("fast/urbancars") == config("paper/urbancars", _quick(paper)) != paper
