@@ -11,6 +11,8 @@ from PIL import Image
 from torch import nn
 
 from sebra.errors import UsageError
+from sebra.runs.folder import RunFolder
+from sebra.workflows.benching import speed as speed_module
 from sebra.workflows.benching.speed import SECTIONS, SpeedOptions
 from sebra.workflows.benching.speed_rates import Line
 from sebra.workflows.benching.speed_scale import rank_features, synthetic_features
@@ -20,6 +22,7 @@ from sebra.workflows.benching.speed_tools import (
     reference_module,
     seconds_of,
 )
+from sebra.workflows.prepare import Source
 
 CPU = torch.device("cpu")
 
@@ -67,6 +70,31 @@ def test_every_section_gives_its_figures(call_cli, pictures, tmp_path):
     text = (tmp_path / "run" / "table.md").read_text(encoding="utf-8")
     assert "finished ranking" in text
     assert json.loads((tmp_path / "run" / "metrics.json").read_text(encoding="utf-8")) == found
+
+
+def test_a_section_that_fails_costs_the_others_nothing(call_cli, pictures, tmp_path):
+    done = call_cli(
+        "bench", "speed", pictures, "--device", "cpu", "--backbone", "small", "--batch", 8,
+        "--sections", "ranking,growth", "--sizes", "200,400", "--out", tmp_path / "run",
+        "--set", "epochs=5", "--set", "lr=1e-9", "--set", "resolution=epoch",
+    )  # fmt: skip
+    assert done.status == 0, done.stderr
+    text = (tmp_path / "run" / "table.md").read_text(encoding="utf-8")
+    assert "ranking not measured: no ranking: in 5 epochs" in text
+    assert "growth, features" in text
+
+
+def test_what_is_measured_is_on_disk_before_the_next_section(monkeypatch, pictures, tmp_path):
+    def cut_off(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(speed_module, "debias_lines", cut_off)
+    options = SpeedOptions(sections=("select", "debias"), batch=8)
+    source = Source(str(pictures), device="cpu", backbone="small")
+    with pytest.raises(KeyboardInterrupt):
+        speed_module.speed(source, options, RunFolder(tmp_path / "run"))
+    found = json.loads((tmp_path / "run" / "metrics.json").read_text(encoding="utf-8"))
+    assert list(found["speed"]) == ["select"]
 
 
 @pytest.mark.parametrize(
@@ -189,10 +217,10 @@ def test_the_eager_loop_selects_what_the_network_says(reference):
 def test_the_quick_preset_is_what_is_measured():
     from sebra.ranking.sebra import SebraConfig
     from sebra.runs.config import build_config
-    from sebra.workflows.benching.speed import _quick
+    from sebra.workflows.benching.speed_ranking import quick
 
     def config(preset, overrides=()):
         return build_config(SebraConfig, "rank", "sebra", "finetune", preset, overrides)
 
     paper = config("paper/urbancars")
-    assert config("fast/urbancars") == config("paper/urbancars", _quick(paper)) != paper
+    assert config("fast/urbancars") == config("paper/urbancars", quick(paper)) != paper

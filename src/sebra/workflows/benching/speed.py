@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +15,15 @@ from sebra import __version__
 from sebra.debiasing.contrastive import ContrastiveConfig
 from sebra.engine.device import choose_device, load_optimisers, setup
 from sebra.engine.session import ProgressSink, Session
-from sebra.errors import UsageError
-from sebra.measuring.ranks import quality_of
-from sebra.ranking.ranking import ranks_within_classes
-from sebra.ranking.sebra import FULL, SebraConfig
+from sebra.errors import CollapsedError, UsageError
+from sebra.ranking.sebra import SebraConfig
 from sebra.runs.config import PRESETS, build_config
 from sebra.runs.folder import RunFolder
 from sebra.runs.meter import Meter
-from sebra.samples.table import ImageArray, Samples
+from sebra.samples.table import ImageArray
 from sebra.workflows.bench import BenchRun, write_tables
 from sebra.workflows.benching.facts import facts
+from sebra.workflows.benching.speed_ranking import Rankings, ranking_lines
 from sebra.workflows.benching.speed_rates import (
     Bench,
     Line,
@@ -37,22 +35,15 @@ from sebra.workflows.benching.speed_scale import growth, large_line, stream_line
 from sebra.workflows.benching.speed_tools import (
     fitted_exponent,
     measured_peak,
-    peak_memory_mib,
     reference_module,
-    reset_memory,
-    wait,
 )
 from sebra.workflows.benching.tables import ABSENT, Table
-from sebra.workflows.prepare import Prepared, Source, prepare
-from sebra.workflows.rank import RankOptions
-from sebra.workflows.rank import rank as run_rank
+from sebra.workflows.prepare import Source, prepare
 
 ON_IMAGES = ("train", "select", "ranking", "debias", "stream")
 SECTIONS = (*ON_IMAGES, "growth", "large")
 USUAL = ("train", "select", "ranking", "debias", "stream", "growth")
 _WORKERS = 8
-_FEWER = 0.25  # of the draws, at a rate that makes up for it (see `_quick`)
-_AFTER = ("noise", "trust")  # judged when the ranking is finished; the reference does neither
 
 
 @dataclass(frozen=True)
@@ -102,30 +93,42 @@ def speed(
     folder.write_config(
         {"command": "bench speed", "version": __version__, **source.to_dict(), **_settings(options)}
     )
-    lines: list[Line] = []
-    extra: dict[str, Any] = {}
-    if any(s in ON_IMAGES for s in options.sections):
-        lines += _on_images(source, options, session, meter, extra)
-    if "growth" in options.sections:
-        session.note("growth")
-        with meter.phase("growth"):
-            extra["growth"] = _growth(options, device)
-    if "large" in options.sections:
-        session.note("large")
-        with meter.phase("large"):
-            lines.append(large_line(*options.large, device))
-    metrics: dict[str, Any] = {
-        "version": __version__,
-        **facts(device),
-        "speed": {line.name: _figures(line) for line in lines},
-        **extra,
-        **meter.result(),
-        "run": str(folder.path),
-    }
-    run = BenchRun(metrics, [_table(lines, source, extra, device)])
-    write_tables(folder, run.tables)
-    folder.write_metrics(metrics)
-    return run
+    found = Found()
+
+    def record() -> BenchRun:
+        """Writes what is measured so far: a run that is cut off has lost one section."""
+        metrics: dict[str, Any] = {
+            "version": __version__,
+            **facts(device),
+            "speed": {line.name: _figures(line) for line in found.lines},
+            **found.extra,
+            **meter.result(),
+            "run": str(folder.path),
+        }
+        run = BenchRun(metrics, [_table(found, source, device)])
+        write_tables(folder, run.tables)
+        folder.write_metrics(metrics)
+        return run
+
+    work = _sections(source, options, session, meter, found, device)
+    for name in (s for s in SECTIONS if s in options.sections):
+        session.note(name)
+        try:
+            with meter.phase(name):
+                work[name]()
+        except CollapsedError as error:  # other sections do not need a ranking
+            found.left_out[name] = str(error)
+        record()
+    return record()
+
+
+@dataclass
+class Found:
+    """What is measured so far; `left_out`: sections that could not be, and why."""
+
+    lines: list[Line] = field(default_factory=list)
+    extra: dict[str, Any] = field(default_factory=dict)
+    left_out: dict[str, str] = field(default_factory=dict)
 
 
 def _settings(options: SpeedOptions) -> dict[str, Any]:
@@ -133,9 +136,35 @@ def _settings(options: SpeedOptions) -> dict[str, Any]:
     return {k: v for k, v in found.items() if v is not None}
 
 
+def _sections(
+    source: Source,
+    options: SpeedOptions,
+    session: Session,
+    meter: Meter,
+    found: Found,
+    device: torch.device,
+) -> dict[str, Callable[[], None]]:
+    """What measures each section that was asked for, and adds it to what is found."""
+
+    def grow() -> None:
+        found.extra["growth"] = _growth(options, device)
+
+    def large() -> None:
+        found.lines.append(large_line(*options.large, device))
+
+    def adding(measure: Callable[[], list[Line]]) -> Callable[[], None]:
+        return lambda: found.lines.extend(measure())
+
+    work: dict[str, Callable[[], None]] = {"growth": grow, "large": large}
+    if any(s in ON_IMAGES for s in options.sections):
+        on_images = _on_images(source, options, session, meter, found.extra)
+        work |= {name: adding(measure) for name, measure in on_images.items()}
+    return work
+
+
 def _on_images(
     source: Source, options: SpeedOptions, session: Session, meter: Meter, extra: dict[str, Any]
-) -> list[Line]:
+) -> dict[str, Callable[[], list[Line]]]:
     reference = reference_module(options.reference)
     source = replace(source, mode="finetune")
     prepared = prepare(source, session, meter)
@@ -159,23 +188,17 @@ def _on_images(
         peak=peak,
         workers=workers,
     )
+    rankings = Rankings(options.seeds, preset, options.overrides, options.batch)
     contrastive: ContrastiveConfig = build_config(
         ContrastiveConfig, "debias", "sebra", prepared.mode, preset
     )
-    work: dict[str, Callable[[], list[Line]]] = {
+    return {
         "train": lambda: train_lines(bench),
         "select": lambda: select_lines(bench),
-        "ranking": lambda: _ranking(prepared, bench, config, options, preset),
+        "ranking": lambda: ranking_lines(prepared, bench, config, rankings),
         "debias": lambda: debias_lines(bench, contrastive),
         "stream": lambda: stream_lines(bench),
     }
-    lines = []
-    for name, measure in work.items():
-        if name in options.sections:
-            session.note(name)
-            with meter.phase(name):
-                lines += measure()
-    return lines
 
 
 def _reference_settings(reference: Any, config: SebraConfig, batch: int, workers: int) -> Any:
@@ -196,84 +219,6 @@ def _preset_of(data: str) -> str | None:
     layout, colon, _ = data.partition(":")
     known = colon and (PRESETS / "paper" / f"{layout}.toml").is_file()
     return f"paper/{layout}" if known else None
-
-
-def _ranking(
-    prepared: Prepared, b: Bench, config: SebraConfig, options: SpeedOptions, preset: str | None
-) -> list[Line]:
-    """Finished rankings from the warm cache on both sides, with the quality of both.
-
-    Ours twice: with the settings of the other side, and with a quarter of the draws at a higher
-    rate, which ranks nearly as well. An epoch before each does not count: the first of a process
-    tunes its kernels for seconds, on either side.
-    """
-    lines = [_our_ranking(prepared, options, preset, "finished ranking", ())]
-    if config.draws == FULL:
-        name = "finished ranking, a quarter of the draws"
-        lines.append(_our_ranking(prepared, options, preset, name, _quick(config)))
-    s = replace(b.settings, batch=min(config.batch or options.batch, len(b.task)))
-    pictures, seconds, quality = b.pictures(), [], []
-
-    def reference(seed: int, settings: Any) -> tuple[float, Any, Any]:
-        torch.manual_seed(seed)
-        network = replace(b, task=replace(b.task, seed=seed)).plain_network()
-        wait(prepared.device)
-        start = time.perf_counter()
-        ranker = b.reference.Ranker(network, pictures, b.labels, settings, prepared.device)
-        bucket, score = ranker.rank()
-        return time.perf_counter() - start, bucket, score
-
-    reference(0, replace(s, epochs=1))
-    for seed in range(options.seeds):
-        spent, bucket, score = reference(seed, s)
-        seconds.append(spent)
-        quality.append(_somers_d(prepared.samples, bucket, score, b.labels))
-    for line in lines:
-        line.reference = float(np.mean(seconds))
-        line.extra |= {"reference_seconds": seconds, "reference_somers_d": quality}
-    return lines
-
-
-def _quick(config: SebraConfig) -> tuple[str, ...]:
-    """Fewer draws; the rate grows in proportion with SGD, with the root under Adam."""
-    faster = 1 / _FEWER if config.optimizer == "sgd" else _FEWER**-0.5
-    return f"draws={_FEWER:g}", f"lr={config.lr * faster:g}"
-
-
-def _our_ranking(
-    prepared: Prepared,
-    options: SpeedOptions,
-    preset: str | None,
-    name: str,
-    overrides: tuple[str, ...],
-) -> Line:
-    seconds, phases, rounds, quality = [], [], [], []
-    reset_memory(prepared.device)
-    chosen = RankOptions(preset=preset, overrides=(*options.overrides, *overrides))
-    run_rank(prepared.source, replace(chosen, overrides=(*chosen.overrides, "epochs=1")))
-    for seed in range(options.seeds):
-        wait(prepared.device)
-        start = time.perf_counter()
-        run = run_rank(replace(prepared.source, seed=seed), chosen)
-        took = time.perf_counter() - start
-        phases.append(run.metrics["seconds"])
-        seconds.append(took - sum(phases[-1].get(after, 0.0) for after in _AFTER))
-        rounds.append(run.metrics["ranking"].get("rounds"))
-        quality.append(run.metrics["ranking"].get("somers_d"))
-    line = Line(name, "s", float(np.mean(seconds)), memory_mib=peak_memory_mib(prepared.device))
-    line.extra = {
-        "seconds": seconds,
-        "phases": phases,
-        "rounds": rounds,
-        "somers_d": quality,
-    }
-    return line
-
-
-def _somers_d(samples: Samples, bucket: Any, score: Any, labels: Any) -> float | None:
-    rank = ranks_within_classes(bucket, score, labels)
-    quality = quality_of(samples, samples.rows("train"), rank)
-    return None if quality is None else float(quality["somers_d"])
 
 
 def _growth(options: SpeedOptions, device: torch.device) -> dict[str, Any]:
@@ -308,9 +253,10 @@ def _figures(line: Line) -> dict[str, Any]:
     return {k: v for k, v in named.items() if v is not None}
 
 
-def _table(lines: list[Line], source: Source, extra: dict[str, Any], device: torch.device) -> Table:
+def _table(found: Found, source: Source, device: torch.device) -> Table:
     table = Table(f"speed on {device.type}: {source.backbone or 'default network'}, {source.data}")
-    for line in lines:
+    extra = found.extra
+    for line in found.lines:
         rate = _shown_seconds if line.unit == "s" else _shown_rate
         table.shown.append(
             {
@@ -328,11 +274,8 @@ def _table(lines: list[Line], source: Source, extra: dict[str, Any], device: tor
         )
         table.figures.append({"what": line.name, **_scalars(_figures(line))})
         if "somers_d" in line.extra:
-            found = (line.extra["somers_d"], line.extra["reference_somers_d"])
-            both = ["/".join("–" if d is None else f"{d:.3f}" for d in ds) for ds in found]
-            table.remarks.append(
-                f"Somers' D by seed, {line.name}: Sebra {both[0]}, reference {both[1]}"
-            )
+            table.remarks.append(_qualities(line))
+    table.remarks += [f"{name} not measured: {why}" for name, why in found.left_out.items()]
     if "peak_tflops" in extra:
         table.remarks.append(f"measured peak: {extra['peak_tflops']:.1f} TFLOP/s")
     if "growth" in extra:
@@ -346,6 +289,15 @@ def _table(lines: list[Line], source: Source, extra: dict[str, Any], device: tor
     if not table.shown:
         table.shown.append({"what": ABSENT})
     return table
+
+
+def _qualities(line: Line) -> str:
+    ours, theirs = line.extra["somers_d"], line.extra["reference_somers_d"]
+    both = ["/".join("–" if d is None else f"{d:.3f}" for d in ds) for ds in (ours, theirs)]
+    text = f"Somers' D by seed, {line.name}: Sebra {both[0]}, reference {both[1]}"
+    if None in (*ours, *theirs):
+        return text
+    return f"{text}, on average {float(np.mean(ours) - np.mean(theirs)):+.3f}"
 
 
 def _shown_seconds(value: float) -> str:
