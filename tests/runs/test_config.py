@@ -16,7 +16,7 @@ from sebra.runs.config import (
     build_config,
     parse_overrides,
     preset_names,
-    ranking_weights,
+    ranking_network,
     read_preset,
 )
 
@@ -78,8 +78,13 @@ def test_what_the_mode_says_of_a_method_wins_over_what_a_preset_says_of_its_role
 
 def test_a_ranker_of_its_own_kind_begins_where_the_preset_says(presets):
     presets(paper_x='[network]\nrank_weights = "none"\n[network.peel]\nrank_weights = "same"')
-    assert ranking_weights("paper/x", "sebra") == "none"
-    assert ranking_weights("paper/x", "peel") is None
+    assert ranking_network("paper/x", "sebra") == ("none", None)
+    assert ranking_network("paper/x", "peel") == ranking_network(None, "peel") == (None, None)
+    presets(paper_y='[network]\nrank_weights = "none"\n[network.peel]\nrank_mode = "features"')
+    assert ranking_network("paper/y", "peel") == ("none", "features")
+    presets(paper_z='[network]\nrank_mode = "frozen"')
+    with pytest.raises(UsageError, match="frozen"):
+        ranking_network("paper/z", "sebra")
 
 
 def test_a_preset_lies_over_the_one_it_names(presets):

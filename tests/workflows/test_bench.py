@@ -245,6 +245,48 @@ class Test_the_network_that_ranks:
         with pytest.raises(UsageError, match="another ranker_weights"):
             bench([cars], options("sebra", seeds=1), other)
 
+    def test_may_be_frozen(self, cars, tmp_path):
+        one, other = folder(tmp_path, "one"), folder(tmp_path, "other")
+        bench([cars], options("sebra", seeds=1, rank_mode="features"), one)
+        ranking = json.loads((one.path / "rankings" / "sebra-0.json").read_text("utf-8"))
+        model = json.loads((one.path / "rows" / "sebra-0.json").read_text("utf-8"))
+        assert ranking["network"]["mode"] == model["identity"]["ranker_mode"] == "features"
+        assert model["network"]["mode"] == "finetune"
+        assert ranking["identity"]["weights"] == model["identity"]["weights"] != "none"
+        with pytest.raises(UsageError, match="another ranker_mode"):
+            bench([cars], options("sebra", seeds=1), one)
+        preset = tmp_path / "mine.toml"
+        preset.write_text('[network.sebra]\nrank_mode = "features"\n')
+        bench([cars], options("sebra", seeds=1, preset=str(preset)), other)
+        again = json.loads((other.path / "rankings" / "sebra-0.json").read_text("utf-8"))
+        assert again["network"]["mode"] == "features"
+
+    def test_is_that_of_the_preset_where_debias_ranks_first(self, cars, tmp_path):
+        from sebra.workflows.debias import DebiasOptions, debias
+
+        preset = tmp_path / "mine.toml"
+        for text, words in (
+            ('rank_weights = "none"', "mode finetune: test_resnet (from scratch)"),
+            ('rank_mode = "features"', "mode features: test_resnet (pretrained)"),
+        ):
+            preset.write_text(f"[network.sebra]\n{text}\n[rank]\nlr = 0.5\n[debias]\nepochs = 1\n")
+            run = debias(cars, DebiasOptions("sebra", preset=str(preset)))
+            assert run.prepared.mode == "finetune"
+            first, second = (n for n in run.metrics["notes"] if n.startswith("mode "))
+            assert "pretrained" in first
+            assert second.startswith(words)
+
+    def test_cannot_be_frozen_without_weights_nor_thawed(self, cars, features, tmp_path):
+        from dataclasses import replace
+
+        scratch = replace(cars, weights="none")
+        with pytest.raises(UsageError, match="--rank-mode features: needs pretrained weights"):
+            bench([scratch], options("sebra", rank_mode="features"), folder(tmp_path))
+        with pytest.raises(UsageError, match="--rank-mode: rankings over frozen features"):
+            bench([features], options("sebra", rank_mode="finetune"), folder(tmp_path))
+        with pytest.raises(UsageError, match="--rank-mode: 'frozen'"):
+            options("sebra", rank_mode="frozen")
+
     def test_does_not_judge_its_own_ranking(self, cars, tmp_path, monkeypatch):
         """PD compares rankings, so it is measured with one network: that of the methods."""
         from dataclasses import replace

@@ -72,6 +72,14 @@ RankWeights = Annotated[
         help="Weights of the network that ranks, where they differ: a file, hub or none.",
     ),
 ]
+RankMode = Annotated[
+    str | None,
+    typer.Option(
+        "--rank-mode",
+        metavar="MODE",
+        help="features: rank over the frozen backbone, whatever is trained; finetune: not so.",
+    ),
+]
 Seeds = Annotated[int, typer.Option("--seeds", help="How many seeds, from 0 on.")]
 Preset = Annotated[
     str | None,
@@ -117,6 +125,7 @@ def bench(
     seeds: Seeds = 4,
     rank_methods: RankMethods = None,
     rank_weights: RankWeights = None,
+    rank_mode: RankMode = None,
     min_group: MinGroup = 20,
     jobs: Jobs = 1,
     out: Out = None,
@@ -148,6 +157,7 @@ def bench(
         rankers=() if rank_methods is None else parse_specs(rank_methods, "--rank-methods"),
         min_group=min_group,
         rank_weights=rank_weights,
+        rank_mode=rank_mode,
         jobs=jobs,
     )
     check_settings(options)

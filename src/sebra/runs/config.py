@@ -92,12 +92,20 @@ def preset_mode(preset: str | None) -> str | None:
     return found
 
 
-def ranking_weights(preset: str, ranker: str) -> str | None:
-    """Where a preset has a ranker's network begin; None for as the trained one does."""
+def ranking_network(preset: str | None, ranker: str) -> tuple[str | None, str | None]:
+    """Weights and mode that a preset has for the network of a ranker; None for the trained one's.
+
+    `[network]` holds them for all rankers, `[network.peel]` for one; `same` takes a value back.
+    """
+    if preset is None:
+        return None, None
     network = read_preset(preset).get("network", {})
-    own = network.get(ranker, {})
-    found = {**network, **own}.get("rank_weights")
-    return None if found in (None, "same") else str(found)
+    found = {**network, **network.get(ranker, {})}
+    weights, mode = (found.get(key) for key in ("rank_weights", "rank_mode"))
+    if mode not in (None, "same", "features", "finetune"):
+        raise UsageError(f"preset: rank_mode = {mode!r:.40} is not one of features, finetune, same")
+    own = [None if value in (None, "same") else str(value) for value in (weights, mode)]
+    return own[0], own[1]
 
 
 def _section(

@@ -131,6 +131,7 @@ def _write_config(
         "methods": [spec.label for spec in options.methods],
         "rank_methods": [spec.label for spec in options.rankers],
         "rank_weights": options.rank_weights,
+        "rank_mode": options.rank_mode,
         "seeds": options.seeds,
         "preset": options.preset,
         "set": list(options.overrides),

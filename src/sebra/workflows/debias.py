@@ -22,13 +22,13 @@ from sebra.measuring.groups import MIN_GROUP, group_numbers, score
 from sebra.processes import require_one
 from sebra.ranking.ranking import CHANCES, Ranking
 from sebra.ranking.registry import ranker_class
-from sebra.runs.config import build_config
+from sebra.runs.config import build_config, ranking_network
 from sebra.runs.folder import RANKING, RunFolder
 from sebra.runs.meter import Meter
 from sebra.samples.leakage import leakage, leakage_note
 from sebra.samples.table import SPLITS, Samples
 from sebra.workflows.history import History, predicted_classes
-from sebra.workflows.prepare import Prepared, Source, prepare
+from sebra.workflows.prepare import Prepared, Source, for_ranking, prepare
 from sebra.workflows.rank import identity_of, measure, open_session
 from sebra.workflows.suspects import add_noise
 from sebra.workflows.validation import Parts, make_selector, split_training
@@ -194,15 +194,16 @@ def _rank_first(
 ) -> Ranking:
     name = str(options.rank_method or getattr(method_class(options.method), "ranker", "sebra"))
     kind = ranker_class(name)
-    config = build_config(kind.config_class, "rank", name, prepared.mode, options.preset)
-    session.note(f"ranking first (method {name}); --ranking RUN uses an earlier one")
     part, _ = prepared.split("train")
+    on = for_ranking(prepared, *ranking_network(options.preset, name), meter)
+    config = build_config(kind.config_class, "rank", name, on.mode, options.preset)
+    session.note(f"ranking first (method {name}); --ranking RUN uses an earlier one")
 
     def compute() -> dict[str, torch.Tensor]:
         history = History(prepared.samples, None, None)
         with meter.phase("rank"):
             ranker = kind(config)
-            result = ranker.rank(prepared.rank_task(ranker), session, history)
+            result = ranker.rank(on.rank_task(ranker), session, history)
         ranking = Ranking.from_result(result, part.ids, part.labels, part.classes)
         figures = ranking.table.drop(columns=["id", "label"])
         return {str(c): torch.from_numpy(figures[c].to_numpy().copy()) for c in figures}

@@ -283,6 +283,29 @@ def _prepare(
     return Prepared(source, samples, device, mode, backbone, weights, size, session, meter)
 
 
+def for_ranking(
+    prepared: Prepared, weights: str | None, mode: str | None, meter: Meter
+) -> Prepared:
+    """The data set with the network that ranks, where it is another than the one that is trained.
+
+    weights: those that it starts from. mode: `features` ranks over the frozen backbone. Heads over
+    frozen features are ranked with themselves, and a network from scratch cannot be frozen.
+    """
+    p = prepared
+    freeze = mode == "features" and p.weights is not None and weights != "none"
+    if p.mode == "features" or (weights is None and not freeze):
+        return p
+    source = replace(
+        p.source,
+        backbone=p.backbone,
+        image_size=p.image_size,
+        weights=weights or p.source.weights,
+        mode="features" if freeze else "finetune",
+    )
+    found = prepare(source, p.session, meter, p.samples)
+    return found if freeze else replace(found, _splits=p._splits)  # on the device already
+
+
 def usual_mode(preferred: str | None, samples: Samples, device: torch.device) -> str:
     """What a preset is made for, or the data set, or what the device is quick enough for."""
     return preferred or samples.mode or ("features" if device.type == "cpu" else "finetune")

@@ -40,8 +40,8 @@ class BenchOptions:
     preset: None takes `paper/<layout>` where it ships, `none` takes none. overrides: `key=value`
     for the methods that have the setting, `rank.key=value` for the rankers. rankers: every method
     that needs a ranking runs once on each; empty means the method's own. rank_weights: weights of
-    the network that ranks (a file, `hub` or `none`) where they differ from the method's. jobs: how
-    many runs at a time, as memory allows.
+    the network that ranks (a file, `hub` or `none`) where they differ from the method's. rank_mode:
+    `features` ranks over the frozen backbone. jobs: how many runs at a time, as memory allows.
     """
 
     methods: tuple[Spec, ...]
@@ -51,11 +51,14 @@ class BenchOptions:
     rankers: tuple[Spec, ...] = ()
     min_group: int = MIN_GROUP
     rank_weights: str | None = None
+    rank_mode: str | None = None
     jobs: int = 1
 
     def __post_init__(self) -> None:
         if self.seeds < 1:
             raise UsageError(f"--seeds: must be at least 1, not {self.seeds}")
+        if self.rank_mode not in (None, "features", "finetune"):
+            raise UsageError(f"--rank-mode: {self.rank_mode!r} is not one of features, finetune")
         if self.jobs < 1:
             raise UsageError(f"--jobs: must be at least 1, not {self.jobs}")
 

@@ -20,7 +20,7 @@ from sebra.errors import Interrupted, UsageError
 from sebra.measuring.disparity import performance_disparity
 from sebra.ranking.ranking import Blind, Ranking
 from sebra.ranking.registry import ranker_class
-from sebra.runs.config import build_config, ranking_weights
+from sebra.runs.config import build_config, ranking_network
 from sebra.runs.folder import RunFolder
 from sebra.runs.meter import Meter
 from sebra.samples.table import FeatureArray, Samples
@@ -38,7 +38,7 @@ from sebra.workflows.benching.rows import Row, Rows
 from sebra.workflows.companions import measure_companions, wanted_companions
 from sebra.workflows.debias import DebiasOptions, debias_prepared
 from sebra.workflows.evaluate import evaluate_model, subset_accuracy
-from sebra.workflows.prepare import Prepared, Source, prepare
+from sebra.workflows.prepare import Prepared, Source, for_ranking, prepare
 from sebra.workflows.rank import measure
 
 ROWS, RANKINGS = "rows", "rankings"
@@ -65,7 +65,7 @@ class Workbench:
         self.preset = preset_for(source.data, options.preset)
         session = Session(progress=progress)
         self.prepared = prepare(source, session, self.meter, preset=self.preset)
-        self._ranking_on: dict[str | None, Prepared] = {None: self.prepared}
+        self._ranking_on: dict[tuple[str | None, str | None], Prepared] = {}
         self.ranking_on(OWN_RANKER)  # what cannot be had is refused before any run
         self.name = data_name(source.data)
         self._beside = wanted_companions(source.data)
@@ -79,23 +79,25 @@ class Workbench:
 
     def ranking_on(self, ranker: str) -> Prepared:
         """The data set with the network that a ranker uses; what lies on the device is shared."""
-        weights = self.options.rank_weights
-        if weights is None and self.preset is not None and self.prepared.mode != "features":
-            weights = ranking_weights(self.preset, ranker)
-        if weights not in self._ranking_on:
-            assert weights is not None
-            self._ranking_on[weights] = self._prepared_with(weights)
-        return self._ranking_on[weights]
+        key = self._ranking_network(ranker)
+        if key not in self._ranking_on:
+            self._ranking_on[key] = for_ranking(self.prepared, *key, self.meter)
+        return self._ranking_on[key]
 
-    def _prepared_with(self, weights: str) -> Prepared:
-        p = self.prepared
-        if p.mode == "features":
-            raise UsageError("--rank-weights: rankings over frozen features share their backbone")
-        source = dataclasses.replace(
-            p.source, weights=weights, backbone=p.backbone, image_size=p.image_size, mode="finetune"
-        )
-        found = prepare(source, p.session, self.meter, p.samples)
-        return dataclasses.replace(found, _splits=p._splits)
+    def _ranking_network(self, ranker: str) -> tuple[str | None, str | None]:
+        """Weights and mode as the user or else the preset has them."""
+        weights, mode = self.options.rank_weights, self.options.rank_mode
+        if self.prepared.mode == "features":
+            for option, value in (("--rank-weights", weights), ("--rank-mode", mode)):
+                if value not in (None, "features"):
+                    raise UsageError(
+                        f"{option}: rankings over frozen features share their backbone"
+                    )
+            return None, None
+        if mode == "features" and self.prepared.weights is None:
+            raise UsageError("--rank-mode features: needs pretrained weights; give --weights FILE")
+        of_preset = ranking_network(self.preset, ranker)
+        return weights or of_preset[0], mode or of_preset[1]
 
     def method_config(self, spec: Spec) -> Any:
         """The configuration a method runs with here."""
@@ -133,7 +135,10 @@ class Workbench:
         if ranker is not None:
             out["ranker"] = ranker.name
             out["ranker_settings"] = _settings(self.ranker_config(ranker))
-            out["ranker_weights"] = _digest(self.ranking_on(ranker.name))
+            on = self.ranking_on(ranker.name)
+            out["ranker_weights"] = _digest(on)
+            if on.mode == "features" != self.prepared.mode:
+                out["ranker_mode"] = on.mode
         return out
 
     def ranking_identity(self, spec: Spec, seed: int) -> dict[str, Any]:
