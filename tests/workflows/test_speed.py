@@ -224,3 +224,10 @@ def test_the_quick_preset_is_what_is_measured():
 
     paper = config("paper/urbancars")
     assert config("fast/urbancars") == config("paper/urbancars", quick(paper)) != paper
+
+
+@pytest.mark.parametrize(("usable", "words"), [(True, "in use"), (False, "not to be had")])
+def test_the_table_of_a_gpu_says_whether_it_had_the_joint_kernels(monkeypatch, usable, words):
+    monkeypatch.setattr(speed_module.fusing, "available", lambda: usable)
+    table = speed_module._table(speed_module.Found(), Source("x"), torch.device("cuda"))
+    assert any(words in remark for remark in table.remarks)

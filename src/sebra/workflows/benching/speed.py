@@ -13,6 +13,7 @@ import torch
 
 from sebra import __version__
 from sebra.debiasing.contrastive import ContrastiveConfig
+from sebra.engine import fusing
 from sebra.engine.device import choose_device, load_optimisers, setup
 from sebra.engine.session import ProgressSink, Session
 from sebra.errors import CollapsedError, UsageError
@@ -276,6 +277,9 @@ def _table(found: Found, source: Source, device: torch.device) -> Table:
         if "somers_d" in line.extra:
             table.remarks.append(_qualities(line))
     table.remarks += [f"{name} not measured: {why}" for name, why in found.left_out.items()]
+    if device.type == "cuda":
+        state = "in use" if fusing.available() else "not to be had here, torch's own are used"
+        table.remarks.append(f"joint kernels of batch norm and ReLU: {state}")
     if "peak_tflops" in extra:
         table.remarks.append(f"measured peak: {extra['peak_tflops']:.1f} TFLOP/s")
     if "growth" in extra:
