@@ -27,7 +27,8 @@ from sebra.engine.patches import Directions, tap_of
 from sebra.engine.session import Session
 from sebra.runs.meter import Meter
 from sebra.samples.table import SPLITS, Samples
-from sebra.workflows.prepare import Prepared, Source, prepare
+from sebra.workflows.prepare import prepare
+from sebra.workflows.prepared import Prepared, Source
 
 MOST, BATCH, STRENGTHS = 190, 64, (0.1, 1.0, 10.0)
 

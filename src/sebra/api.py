@@ -30,7 +30,7 @@ def rank(
     folder.
     """
     from sebra.runs.folder import RunFolder
-    from sebra.workflows.prepare import Source
+    from sebra.workflows.prepared import Source
     from sebra.workflows.rank import RankOptions
     from sebra.workflows.rank import rank as run
 
@@ -57,7 +57,7 @@ def debias(
     from sebra.runs.folder import RunFolder
     from sebra.workflows.debias import DebiasOptions
     from sebra.workflows.debias import debias as run
-    from sebra.workflows.prepare import Source
+    from sebra.workflows.prepared import Source
 
     if isinstance(ranking, (str, Path)):
         ranking = Ranking.load(ranking)

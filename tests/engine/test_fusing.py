@@ -8,21 +8,18 @@ from __future__ import annotations
 
 import copy
 import gc
-import os
-import subprocess
 import sys
 import weakref
 from importlib.util import find_spec
-from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
 
+from engine.interpreted import run_interpreted
 from sebra.engine import fusing, networks
 from sebra.engine.networks import NetworkSpec, build, small_body
 
-SOURCES = Path(__file__).parents[2] / "src"
 has_triton = pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed")
 
 
@@ -155,12 +152,7 @@ def test_it_trains_as_the_body_does(usable, name):
 
 @has_triton
 def test_it_trains_as_the_body_does_with_the_kernels():
-    environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": str(SOURCES)}
-    command = [sys.executable, __file__]
-    done = subprocess.run(command, check=False, env=environment, capture_output=True, text=True)
-    if "only 0-dimensional arrays" in done.stderr:
-        pytest.skip("the interpreter of this Triton is too old for this NumPy")
-    assert done.returncode == 0, done.stdout + done.stderr
+    run_interpreted(__file__)
 
 
 def with_the_kernels():

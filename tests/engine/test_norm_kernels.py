@@ -6,19 +6,16 @@ hence this file is also the script of a process of its own.
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from importlib.util import find_spec
-from pathlib import Path
 
 import pytest
 import torch
 import torch.nn.functional as F
 
+from engine.interpreted import run_interpreted
+
 pytestmark = pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed")
 
-SOURCES = Path(__file__).parents[2] / "src"
 SHAPES = {
     "one block": (4, 64, 4, 4),
     "odd channels": (3, 7, 5, 5),
@@ -168,13 +165,7 @@ def check_refusals():
 
 def test_in_the_interpreter():
     """All checks in one process: starting it takes longer than most of them."""
-    environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": str(SOURCES)}
-    command = [sys.executable, __file__]
-    done = subprocess.run(command, check=False, env=environment, capture_output=True, text=True)
-    if "only 0-dimensional arrays" in done.stderr:
-        pytest.skip("the interpreter of this Triton is too old for this NumPy")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "check_refusals" in done.stdout
+    assert "check_refusals" in run_interpreted(__file__)
 
 
 @pytest.mark.gpu

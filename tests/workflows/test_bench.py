@@ -28,7 +28,7 @@ from sebra.workflows.benching.plan import (
 )
 from sebra.workflows.benching.summary import Entry, over_baseline
 from sebra.workflows.benching.tables import cell, methods_table
-from sebra.workflows.prepare import Source
+from sebra.workflows.prepared import Source
 
 QUICK = ("epochs=2", "rank.epochs=2")
 
@@ -190,7 +190,7 @@ class Test_rows:
         from dataclasses import replace
 
         from sebra.workflows.debias import DebiasOptions, debias
-        from sebra.workflows.prepare import Prepared
+        from sebra.workflows.prepared import Prepared
 
         loaded = []
         load = Prepared._load

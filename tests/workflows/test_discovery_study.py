@@ -18,7 +18,7 @@ from sebra.workflows.bench import study
 from sebra.workflows.benching.plan import BenchOptions
 from sebra.workflows.benching.studies.appearance import FIGURES, Link, interval, links, looks_of
 from sebra.workflows.benching.studies.discovery import clearest
-from sebra.workflows.prepare import Source
+from sebra.workflows.prepared import Source
 
 N, SIDE = 400, 40
 

@@ -15,7 +15,8 @@ from sebra.samples.open import open_samples
 from sebra.workflows.bench import bench
 from sebra.workflows.benching.plan import BenchOptions, parse_specs
 from sebra.workflows.debias import DebiasOptions, debias
-from sebra.workflows.prepare import Source, usual_mode
+from sebra.workflows.prepare import usual_mode
+from sebra.workflows.prepared import Source
 from sebra.workflows.rank import RankOptions, rank
 
 DATA = "demo?n=200"  # on a CPU it would be features

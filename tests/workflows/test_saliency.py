@@ -6,7 +6,7 @@ import numpy as np
 
 import miniatures
 from sebra.runs.folder import RunFolder
-from sebra.workflows.prepare import Source
+from sebra.workflows.prepared import Source
 from sebra.workflows.rank import RankOptions, rank
 from sebra.workflows.report import report_run
 from sebra.workflows.saliency import FILE, load_saliency, save_saliency

@@ -22,7 +22,7 @@ from sebra.workflows.benching.speed_tools import (
     reference_module,
     seconds_of,
 )
-from sebra.workflows.prepare import Source
+from sebra.workflows.prepared import Source
 
 CPU = torch.device("cpu")
 

@@ -15,7 +15,7 @@ from sebra.workflows.bench import study
 from sebra.workflows.benching.plan import BenchOptions
 from sebra.workflows.benching.studies.curves import at_epochs, over_seeds, shown_epochs
 from sebra.workflows.benching.studies.symmetry import shortcut_groups
-from sebra.workflows.prepare import Source
+from sebra.workflows.prepared import Source
 
 RANKERS_ALONE = ("ablation", "beta", "dynamics", "symmetry")
 

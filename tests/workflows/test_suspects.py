@@ -12,7 +12,7 @@ from sebra.ranking import noise, peel
 from sebra.samples.noise import inject_noise
 from sebra.samples.open import open_samples
 from sebra.workflows import suspects
-from sebra.workflows.prepare import Source
+from sebra.workflows.prepared import Source
 from sebra.workflows.rank import RankOptions, rank
 
 

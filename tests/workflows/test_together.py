@@ -14,7 +14,7 @@ from sebra.workflows.bench import bench
 from sebra.workflows.benching import together
 from sebra.workflows.benching.plan import BenchOptions, Spec, parse_specs
 from sebra.workflows.benching.runs import Job
-from sebra.workflows.prepare import Source
+from sebra.workflows.prepared import Source
 
 QUICK = ("epochs=2", "rank.epochs=2")
 

@@ -13,7 +13,7 @@ from sebra.ranking.registry import RANKERS
 
 if TYPE_CHECKING:
     from sebra.runs.folder import RunFolder
-    from sebra.workflows.prepare import Source
+    from sebra.workflows.prepared import Source
 
 
 def listed(names: Iterable[str]) -> str:
@@ -136,7 +136,7 @@ def make_source(
     attributes: str | None,
     exclude: str | None,
 ) -> Source:
-    from sebra.workflows.prepare import Source
+    from sebra.workflows.prepared import Source
 
     return Source(
         data=data,

@@ -28,7 +28,7 @@ def demo(
     """The whole story on the built-in data set: rank, debias, compare with ERM, report."""
     from sebra.runs.folder import RunFolder
     from sebra.workflows.demo import demo as run_demo
-    from sebra.workflows.prepare import Source
+    from sebra.workflows.prepared import Source
 
     folder = RunFolder.create(out, "demo", resume)
     source = Source(

@@ -21,7 +21,7 @@ from sebra.workflows.benching.summary import metrics_of
 from sebra.workflows.benching.tables import Table
 from sebra.workflows.benching.together import Failed, run_together
 from sebra.workflows.benching.workbench import Workbench
-from sebra.workflows.prepare import Source
+from sebra.workflows.prepared import Source
 
 __all__ = ["BenchRun", "bench", "check_settings", "study", "write_tables"]
 

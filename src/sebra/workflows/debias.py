@@ -28,7 +28,8 @@ from sebra.runs.meter import Meter
 from sebra.samples.leakage import leakage, leakage_note
 from sebra.samples.table import SPLITS, Samples
 from sebra.workflows.history import History, predicted_classes
-from sebra.workflows.prepare import Prepared, Source, for_ranking, prepare
+from sebra.workflows.prepare import for_ranking, prepare
+from sebra.workflows.prepared import Prepared, Source
 from sebra.workflows.rank import identity_of, measure, open_session
 from sebra.workflows.suspects import add_noise
 from sebra.workflows.validation import Parts, make_selector, split_training

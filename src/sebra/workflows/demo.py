@@ -13,7 +13,8 @@ from sebra.runs.folder import RANKING, REPORT, RunFolder
 from sebra.runs.meter import Meter
 from sebra.showing.report import write_report
 from sebra.workflows.debias import DebiasOptions, debias_prepared
-from sebra.workflows.prepare import Source, prepare
+from sebra.workflows.prepare import prepare
+from sebra.workflows.prepared import Source
 from sebra.workflows.rank import (
     RankOptions,
     identity_of,

@@ -30,7 +30,8 @@ from sebra.samples.open import open_samples
 from sebra.samples.table import FeatureArray, Samples, Texts
 from sebra.workflows.companions import measure_companions, wanted_companions
 from sebra.workflows.history import predicted_classes
-from sebra.workflows.prepare import Prepared, Source, prepare
+from sebra.workflows.prepare import prepare
+from sebra.workflows.prepared import Prepared, Source
 from sebra.workflows.rank import measure
 
 PD_LAST_EPOCHS = 5

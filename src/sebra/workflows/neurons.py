@@ -20,7 +20,7 @@ from sebra.runs.folder import RunFolder
 from sebra.samples.marks import GUARD, read_marks
 from sebra.samples.table import Samples
 from sebra.showing.thumbnails import pictures_of, shots, side_for
-from sebra.workflows.prepare import Prepared
+from sebra.workflows.prepared import Prepared
 
 AUTO = "auto"
 TEMPLATE, PAGE = "neurons.json", "neurons.html"

@@ -2,226 +2,30 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import torch
 
-from sebra.engine import distributed, networks
+from sebra.engine import networks
 from sebra.engine.device import choose_device, setup
-from sebra.engine.features import Features, extract_features, moments
-from sebra.engine.networks import LINEAR, RANDOM, SMALL, Network, NetworkSpec, Weights
-from sebra.engine.patches import Basis
+from sebra.engine.networks import LINEAR, RANDOM, SMALL, NetworkSpec, Weights
 from sebra.engine.session import Session
-from sebra.engine.task import Task
-from sebra.engine.text_network import DEFAULT_ENCODER, Encoder, read_encoder
+from sebra.engine.text_network import DEFAULT_ENCODER, read_encoder
 from sebra.errors import UsageError
-from sebra.loading.decode import auto_size, load_images
-from sebra.loading.inputs import Inputs
-from sebra.loading.texts import TokenArray, Tokeniser, fit_tokeniser, load_texts
+from sebra.loading.decode import auto_size
+from sebra.loading.texts import fit_tokeniser
 from sebra.runs.config import preset_mode
 from sebra.runs.meter import Meter
 from sebra.samples.fingerprint import fingerprint
 from sebra.samples.open import open_samples
-from sebra.samples.table import SPLITS, Fault, FeatureArray, ImageArray, Samples, Texts
+from sebra.samples.table import Samples, Texts
 from sebra.samples.validate import require_trainable
+from sebra.workflows.prepared import Prepared, Source
 
 MODES = ("auto", "features", "finetune")
 DEFAULT_BACKBONE = "resnet18"
-Readable = FeatureArray | ImageArray | TokenArray
-Build = Callable[[int, int], Network]  # (seed, hidden) -> network on the device
 TINY_PIXELS = 64  # up to this side: the small network from scratch, or fixed random features
-
-
-@dataclass(frozen=True)
-class Source:
-    """Which data, which network, which device: the options that all long commands share."""
-
-    data: str
-    seed: int = 0
-    device: str = "auto"
-    mode: str = "auto"
-    backbone: str | None = None
-    weights: str | None = None
-    image_size: int | None = None
-    attributes: tuple[str, ...] | None = None
-    exclude: str | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        return {k: v for k, v in vars(self).items() if v is not None}
-
-
-@dataclass
-class Prepared:
-    """A data set with its splits put on the device when they are first asked for."""
-
-    source: Source
-    samples: Samples
-    device: torch.device
-    mode: str  # features, finetune or scratch
-    backbone: str
-    weights: Weights | None
-    image_size: int | None
-    session: Session
-    meter: Meter
-    encoder: Encoder | None = None  # of text
-    tokeniser: Tokeniser | None = None
-    _contents: dict[str, tuple[Samples, Readable]] = field(default_factory=dict)
-    _splits: dict[str, tuple[Samples, Inputs]] = field(default_factory=dict)
-    _patches: dict[str, Inputs] = field(default_factory=dict)
-    _basis: tuple[str, Basis] | None = None
-    _moments: tuple[torch.Tensor, torch.Tensor] | None = None
-    _head: Build | None = None  # over patch features
-
-    @property
-    def faults(self) -> tuple[Fault, ...]:
-        return self.samples.faults
-
-    def readable(self, name: str) -> Samples:
-        """The samples of a split whose content can be read; no network has run yet."""
-        return self._read(name)[0]
-
-    def split(self, name: str) -> tuple[Samples, Inputs]:
-        """The readable samples of a split and their content on the device."""
-        if name not in self._splits:
-            self._splits[name] = self._load(name)
-        return self._splits[name]
-
-    def task(self, name: str = "train") -> Task:
-        """A split as a task; attributes stay behind."""
-        samples, inputs = self.split(name)
-        if self.mode == "features" and self._moments is None:
-            self._moments = moments(self.split("train")[1])
-        return self._task(samples, inputs, self.build)
-
-    def rank_task(self, ranker: Any = None, name: str = "train") -> Task:
-        """A split as a ranker sees it: over frozen features of pictures, their patch features."""
-        samples, _ = self.split(name)
-        if name not in self._patches or getattr(ranker, "penultimate", False):
-            return self.task(name)
-        if self._head is None:
-            self._head = head_over(self._patches["train"], len(samples.classes))
-        return self._task(samples, self._patches[name], self._head)
-
-    def _task(self, samples: Samples, inputs: Inputs, build: Build) -> Task:
-        return Task(
-            inputs=inputs,
-            rows=torch.arange(len(samples), device=self.device),
-            targets=torch.from_numpy(samples.labels).to(self.device),
-            classes=len(samples.classes),
-            build=build,
-            device=self.device,
-            seed=self.source.seed,
-        )
-
-    def with_seed(self, seed: int) -> Prepared:
-        """The same data set for a run with another seed; what lies on the device is shared."""
-        # All splits first: unreadable images leave `samples` when their split is loaded.
-        for name in SPLITS:
-            if len(self.samples.rows(name)):
-                self.task(name)
-        return replace(self, source=replace(self.source, seed=seed))
-
-    def build(self, seed: int, hidden: int) -> Network:
-        """A fresh network of the run's kind on the device."""
-        return build_network(self.spec(hidden), seed, self.weights, self._moments, self.device)
-
-    def spec(self, hidden: int = 0) -> NetworkSpec:
-        samples, inputs = self.split("train")
-        classes = len(samples.classes)
-        if self.mode == "features":
-            return NetworkSpec(LINEAR, (inputs.shape[0],), classes, hidden=hidden)
-        return self.backbone_spec(classes)
-
-    def backbone_spec(self, classes: int = 1) -> NetworkSpec:
-        """The network that sees the content itself."""
-        source = self.weights.source if self.weights else "none"
-        if self.encoder is not None and self.tokeniser is not None:
-            shape, config = self.tokeniser.shape, self.encoder.config
-            return NetworkSpec(self.backbone, shape, classes, source, encoder=config)
-        size = self.image_size or 0
-        return NetworkSpec(self.backbone, (3, size, size), classes, weights=source)
-
-    def _load(self, name: str) -> tuple[Samples, Inputs]:
-        part, content = self._read(name)
-        inputs = Inputs(content, self.device)
-        if self.mode != "features" or isinstance(content, FeatureArray):
-            return part, inputs
-        features = self._extract(content, inputs, name)
-        if features.patches is not None and features.basis is not None:
-            self._patches[name] = Inputs(features.patches, self.device)
-            if name == "train":
-                self._basis = _key(content), features.basis
-        return part, Inputs(features.pooled, self.device)
-
-    def _read(self, name: str) -> tuple[Samples, Readable]:
-        if name not in self._contents:
-            part = self.samples.take(self.samples.rows(name))
-            if len(part) == 0:
-                raise UsageError(f"{self.source.data}: has no {name} split")
-            if isinstance(part.content, FeatureArray):
-                self._contents[name] = part, part.content
-            elif isinstance(part.content, Texts):
-                self._contents[name] = part, self._tokenise(part.content, name)
-            else:
-                self._contents[name] = self._decode(part, name)
-        return self._contents[name]
-
-    def _decode(self, part: Samples, name: str) -> tuple[Samples, ImageArray]:
-        show = _Bar(self.session, f"decode {name}", len(part))
-        with self.meter.phase("decode"), show, distributed.main_first():
-            known = len(part.faults)
-            part, images = load_images(part, self.image_size, show.update)
-        new = part.faults[known:]
-        if new:
-            self.samples = self.samples.without(new)
-            self.session.note(f"{len(new)} unreadable images of {name} set aside (quarantine.csv)")
-        return part, images
-
-    def _tokenise(self, texts: Texts, name: str) -> TokenArray:
-        assert self.tokeniser is not None
-        show = _Bar(self.session, f"tokenise {name}", len(texts.first))
-        with self.meter.phase("decode"), show:
-            return load_texts(texts, self.tokeniser, show.update)
-
-    def _extract(self, content: ImageArray | TokenArray, inputs: Inputs, name: str) -> Features:
-        look: bool | tuple[str, Basis] = name == "train"
-        if name == "val" and len(self.samples.rows("train")):  # where a ranking is watched
-            self.split("train")
-            look = self._basis or False
-        show = _Bar(self.session, f"features {name}", len(inputs))
-        with self.meter.phase("features"), show:
-            network = networks.build(self.backbone_spec(), 0, self.weights).to(self.device)
-            return extract_features(network, self.weights, inputs, _key(content), show.update, look)
-
-
-def head_over(inputs: Inputs, classes: int) -> Build:
-    """Builds heads over these features, standardised by them."""
-    found = moments(inputs)
-
-    def build(seed: int, hidden: int) -> Network:
-        spec = NetworkSpec(LINEAR, (inputs.shape[0],), classes, hidden=hidden)
-        return build_network(spec, seed, None, found, inputs.device)
-
-    return build
-
-
-def build_network(
-    spec: NetworkSpec,
-    seed: int,
-    weights: Weights | None,
-    moments_: tuple[torch.Tensor, torch.Tensor] | None,
-    device: torch.device,
-) -> Network:
-    over_features = len(spec.inputs) == 1
-    network = networks.build(spec, seed, None if over_features else weights).to(device)
-    if moments_ is not None and over_features:
-        network.standardise(*moments_)
-    return network
 
 
 def prepare(
@@ -400,35 +204,3 @@ def _weights(option: str | None, backbone: str) -> Weights | None:
     weights = networks.read_weights(option)
     weights.fill(networks.build(NetworkSpec(backbone, (3, 32, 32), 2), 0).body, backbone)
     return weights
-
-
-def _key(content: ImageArray | TokenArray) -> str:
-    """Identifies pixels or tokens: the cache entry they are mapped from, or their content."""
-    array: Any = content.pixels if isinstance(content, ImageArray) else content.values
-    state = hashlib.sha256(np.ascontiguousarray(content.rows).tobytes())
-    name = getattr(array, "filename", None)
-    if name is not None:
-        state.update(str(Path(name).resolve()).encode())
-    else:
-        state.update(np.ascontiguousarray(array).tobytes())
-    return state.hexdigest()[:32]
-
-
-class _Bar:
-    """A progress bar that appears only when there is something to do."""
-
-    def __init__(self, session: Session, name: str, total: int) -> None:
-        self.session, self.name, self.total, self.open = session, name, total, False
-
-    def update(self, done: int, total: int) -> None:
-        if not self.open:
-            self.session.progress.start(self.name, total)
-            self.open = True
-        self.session.progress.advance(done, images=done)
-
-    def __enter__(self) -> _Bar:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        if self.open:
-            self.session.progress.finish()

@@ -21,7 +21,8 @@ from sebra.runs.meter import Meter
 from sebra.samples.table import Samples
 from sebra.workflows.history import history_of
 from sebra.workflows.neurons import give_marks, write_template
-from sebra.workflows.prepare import Prepared, Source, prepare
+from sebra.workflows.prepare import prepare
+from sebra.workflows.prepared import Prepared, Source
 from sebra.workflows.saliency import find_saliency, save_saliency
 from sebra.workflows.suspects import add_noise
 from sebra.workflows.tune import space_of, tune

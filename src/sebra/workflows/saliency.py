@@ -15,7 +15,7 @@ from sebra.ranking.noise import untrained_network
 from sebra.ranking.ranking import Ranking
 from sebra.runs.meter import Meter
 from sebra.samples.table import ImageArray
-from sebra.workflows.prepare import Prepared
+from sebra.workflows.prepared import Prepared
 
 FILE = "saliency.npz"
 EACH_SIDE = 16  # samples that a map is averaged over

@@ -8,7 +8,7 @@ from sebra.engine.session import Session
 from sebra.ranking.noise import NoiseEstimate, estimate_noise, too_large
 from sebra.ranking.ranking import Ranking
 from sebra.runs.meter import Meter
-from sebra.workflows.prepare import Prepared
+from sebra.workflows.prepared import Prepared
 
 
 def add_noise(

@@ -15,7 +15,7 @@ from sebra.engine.task import Task
 from sebra.measuring.groups import score
 from sebra.samples.table import Samples
 from sebra.workflows.history import predicted_classes
-from sebra.workflows.prepare import Prepared
+from sebra.workflows.prepared import Prepared
 
 HOLDOUT_SHARE = 0.2
 LEAST_SPURIOUS_SHARE = 1 / 3

@@ -39,7 +39,8 @@ from sebra.workflows.benching.speed_tools import (
     reference_module,
 )
 from sebra.workflows.benching.tables import ABSENT, Table
-from sebra.workflows.prepare import Source, prepare
+from sebra.workflows.prepare import prepare
+from sebra.workflows.prepared import Source
 
 ON_IMAGES = ("train", "select", "ranking", "debias", "stream")
 SECTIONS = (*ON_IMAGES, "growth", "large")

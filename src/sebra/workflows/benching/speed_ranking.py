@@ -17,7 +17,7 @@ from sebra.ranking.sebra import FULL, SebraConfig
 from sebra.samples.table import Samples
 from sebra.workflows.benching.speed_rates import Bench, Line
 from sebra.workflows.benching.speed_tools import peak_memory_mib, reset_memory, wait
-from sebra.workflows.prepare import Prepared
+from sebra.workflows.prepared import Prepared
 from sebra.workflows.rank import RankOptions
 from sebra.workflows.rank import rank as run_rank
 

@@ -24,7 +24,7 @@ from sebra.workflows.benching.plan import BenchOptions
 from sebra.workflows.benching.rows import Row
 from sebra.workflows.benching.runs import Job, Plan
 from sebra.workflows.benching.workbench import Workbench
-from sebra.workflows.prepare import Source
+from sebra.workflows.prepared import Source
 
 _MEMORY = Path("/proc/meminfo")
 Failed = dict[Job, SebraError]

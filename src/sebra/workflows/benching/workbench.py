@@ -38,7 +38,8 @@ from sebra.workflows.benching.rows import Row, Rows
 from sebra.workflows.companions import measure_companions, wanted_companions
 from sebra.workflows.debias import DebiasOptions, debias_prepared
 from sebra.workflows.evaluate import evaluate_model, subset_accuracy
-from sebra.workflows.prepare import Prepared, Source, for_ranking, prepare
+from sebra.workflows.prepare import for_ranking, prepare
+from sebra.workflows.prepared import Prepared, Source
 from sebra.workflows.rank import measure
 
 ROWS, RANKINGS = "rows", "rankings"

@@ -15,7 +15,7 @@ from sebra.workflows.benching.plan import Spec
 from sebra.workflows.benching.rows import Row, Rows
 from sebra.workflows.benching.tables import ABSENT
 from sebra.workflows.benching.workbench import Workbench
-from sebra.workflows.prepare import Prepared
+from sebra.workflows.prepared import Prepared
 
 CURVES = "curves"
 Look = Callable[[torch.nn.Module], Mapping[str, float]]

@@ -17,7 +17,7 @@ from sebra.workflows.benching.studies.curves import Look, at_epochs, curve, over
 from sebra.workflows.benching.tables import Table
 from sebra.workflows.benching.workbench import Workbench
 from sebra.workflows.history import predicted_classes
-from sebra.workflows.prepare import Prepared
+from sebra.workflows.prepared import Prepared
 
 SPECS = (Spec("sebra", "sebra"), Spec("erm", "erm"))
 STYLES = {"sebra": ("Sebra", "-", "o", "0.0"), "erm": ("ERM", "--", "s", "0.45")}

@@ -36,7 +36,7 @@ from sebra.workflows.benching.tables import Table, cell
 from sebra.workflows.benching.workbench import Workbench
 from sebra.workflows.debias import guide_of
 from sebra.workflows.history import predicted_classes
-from sebra.workflows.prepare import Prepared
+from sebra.workflows.prepared import Prepared
 
 Array = npt.NDArray[Any]
 SHARES = (0.1, 0.2)

@@ -31,7 +31,7 @@ from sebra.workflows.benching.studies.common import (
 from sebra.workflows.benching.studies.curves import Look, at_epochs, curve, over_seeds, shown_epochs
 from sebra.workflows.benching.tables import ABSENT, Table
 from sebra.workflows.benching.workbench import Workbench
-from sebra.workflows.prepare import Prepared
+from sebra.workflows.prepared import Prepared
 
 PEEL = Spec("peel", "peel")
 # As published: whole epochs, and enough of them for what follows once the first shortcut is gone.

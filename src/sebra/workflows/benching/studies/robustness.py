@@ -36,7 +36,7 @@ from sebra.workflows.benching.studies.common import (
 )
 from sebra.workflows.benching.tables import ABSENT, Table
 from sebra.workflows.benching.workbench import Workbench
-from sebra.workflows.prepare import Prepared, head_over
+from sebra.workflows.prepared import Prepared, head_over
 
 Ints = npt.NDArray[np.int64]
 Figures = dict[str, dict[str, float]]

@@ -27,7 +27,7 @@ from sebra.workflows.benching.studies.common import (
 from sebra.workflows.benching.studies.curves import Look, at_epochs, curve, over_seeds, shown_epochs
 from sebra.workflows.benching.tables import Table
 from sebra.workflows.benching.workbench import Workbench
-from sebra.workflows.prepare import Prepared
+from sebra.workflows.prepared import Prepared
 
 ERM = Spec("erm", "erm")
 LEAST_P = 1e-12  # a probability of zero has no logarithm
