@@ -6,12 +6,15 @@ import math
 
 import pytest
 import torch
+from sklearn.linear_model import LogisticRegression
 
-from debiasing.toys import SETTINGS, features, fit
+from debiasing.toys import SETTINGS, features, fit, images
 from sebra.debiasing.averaging import WeightMean
+from sebra.debiasing.last_layer import set_probe
 from sebra.debiasing.registry import METHODS, method_class
 from sebra.debiasing.selection import Selector
 from sebra.engine import step as steps
+from sebra.engine.passes import predict
 from sebra.engine.session import Session
 from sebra.errors import UsageError
 
@@ -115,3 +118,45 @@ def test_every_method_keeps_the_mean_of_its_weights(name, monkeypatch):
     assert all(torch.equal(a, b) for a, b in zip(kept, shown[-1], strict=True))
     last = next(weights for network_, weights in reversed(trained) if network_ == of[-1])
     assert not all(torch.equal(a, b) for a, b in zip(kept, last, strict=True))
+
+
+def probed(toy):
+    """The last layer that scikit-learn finds, as it stands over raw embeddings."""
+    network = toy.train.network()
+    with torch.no_grad():
+        z = network.embed(toy.train.batch(torch.arange(len(toy.train))))
+    x = (z - z.mean(0)) / z.std(0)
+    found = LogisticRegression(C=0.1, tol=1e-8, max_iter=10_000).fit(x, toy.train.targets)
+    weight = torch.from_numpy(found.coef_).float() / z.std(0)
+    return weight, torch.from_numpy(found.intercept_).float() - weight @ z.mean(0)
+
+
+@pytest.mark.parametrize("name", sorted(set(METHODS) - {"dfr", "lle"}))
+def test_a_probe_is_where_the_last_layer_starts(name):
+    toy = features()
+    settings = {**SETTINGS["features"], "lr": 1e-12, "epochs": 1, "hidden": 0}
+    _, network = fit(method_class(name), toy, **settings, start="probe")
+    weight, bias = probed(toy)
+    shift = bias.mean() - network.head.bias.detach().mean()  # one number more says nothing
+    torch.testing.assert_close(network.head.weight.detach(), weight, rtol=0.01, atol=0.01)
+    torch.testing.assert_close(network.head.bias.detach() + shift, bias, rtol=0.01, atol=0.01)
+    _, plain = fit(method_class(name), toy, **settings)
+    assert float(plain.head.weight.detach().abs().max()) < 1e-6
+
+
+def test_a_probe_is_for_one_last_layer():
+    with pytest.raises(UsageError, match="start=probe: this method has several last layers"):
+        fit(method_class("lle"), features(), **SETTINGS["features"], start="probe")
+
+
+def test_a_probe_is_of_the_network_as_it_is():
+    """Over images it sees the body before training, in evaluation mode and without augmentation."""
+    toy = images()
+    _, network = fit(
+        method_class("erm"), toy, **{**SETTINGS["images"], "lr": 1e-12, "epochs": 1}, start="probe"
+    )
+    fresh = toy.train.network()
+    set_probe(fresh, toy.train)
+    torch.testing.assert_close(network.head.weight, fresh.head.weight)
+    logits = predict(fresh.eval(), toy.train, torch.arange(len(toy.train)))
+    assert float((logits.argmax(1) == toy.train.targets).float().mean()) > 0.6

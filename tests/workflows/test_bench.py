@@ -26,6 +26,7 @@ from sebra.workflows.benching.plan import (
     preset_for,
     with_shared,
 )
+from sebra.workflows.benching.rows import settings_of
 from sebra.workflows.benching.summary import Entry, over_baseline
 from sebra.workflows.benching.tables import cell, methods_table
 from sebra.workflows.prepared import Source
@@ -169,7 +170,7 @@ class Test_rows:
         before = times(tmp_path / "run")
         bench([features], neutral, folder(tmp_path))
         assert times(tmp_path / "run") == before
-        assert workbench._settings(ContrastiveConfig(hard=1.0))["hard"] == 1.0
+        assert settings_of(ContrastiveConfig(hard=1.0))["hard"] == 1.0
 
     def test_other_data_of_the_same_name_is_refused_before_anything_runs(self, features, tmp_path):
         bench([features], options("erm", seeds=1), folder(tmp_path))

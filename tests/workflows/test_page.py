@@ -7,10 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from sebra.debiasing.registry import method_class
 from sebra.errors import UsageError
+from sebra.runs.config import build_config
 from sebra.workflows.benching.page import collect, results_page
 from sebra.workflows.benching.paper_tables import FORMS, paper_tables
 from sebra.workflows.benching.results import Results
+from sebra.workflows.benching.rows import settings_of
 from sebra.workflows.benching.summary import Entry
 
 COMMAND = "sebra bench results benchmarks/results --page docs/results.md"
@@ -84,6 +87,19 @@ class Test_sections:
         assert rows == 7
         assert "- UrbanCars: many\n" in text
         assert "| ERM | 90.5 ± 0.7 (97.6, -7.1) | 45.0 ± 7.1 (33.2*, +11.8) |" in text
+
+    def test_runs_of_todays_preset_go_before_more_runs_of_another(self, tmp_path):
+        now = settings_of(
+            build_config(
+                method_class("erm").config_class, "debias", "erm", "finetune", "paper/urbancars"
+            )
+        )
+        put(tmp_path / "now", row("erm", 0, settings=now))
+        before = {**now, "epochs": now["epochs"] - 1}
+        put(tmp_path / "before", *(row("erm", s, settings=before) for s in range(3)))
+        put(tmp_path / "gone", *(row("erm", s, settings=now, preset="best/none") for s in range(3)))
+        text, _ = results_page(tmp_path, "x")
+        assert "- UrbanCars: now\n" in text
 
     @pytest.mark.parametrize(("name", "words"), [("nowhere", "no folder"), ("", "no rows under")])
     def test_a_folder_without_rows_is_refused(self, tmp_path, name, words):

@@ -18,14 +18,14 @@ from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from sebra.debiasing.grouping import needed, within_class
+from sebra.debiasing.last_layer import embedded, set_last_layer
 from sebra.debiasing.logistic import logistic_regression
 from sebra.debiasing.method import Help, TrainConfig, every_sample, make_trainer
 from sebra.engine.networks import Network
 from sebra.engine.session import Session
-from sebra.engine.step import evaluating, predict
 from sebra.engine.task import Task
 from sebra.errors import UsageError, check
 from sebra.loading.augment import Augment
@@ -78,21 +78,12 @@ class Dfr:
         plain, held, groups = self.split(task, help)
         network = _train_plain(plain, cfg, help, session)
         generator = task.generator(offset=29)
-        with evaluating(network):
-            z = predict(network.embed, held, torch.arange(len(held))).cpu()
+        x, mean, std = embedded(network, held)
         y = held.targets.cpu()
-        mean, std = z.mean(0), z.std(0).clamp_min(1e-6)
-        x = (z - mean) / std
         c = cfg.c or choose_strength(x, y, groups, task.classes, cfg.l1, generator)
         weight, bias = averaged(x, y, groups, task.classes, c, cfg, generator)
-        weight = weight / std
-        bias = bias - weight @ mean
-        head = network.head
-        assert isinstance(head, nn.Linear)
-        with torch.no_grad():
-            head.weight.copy_(weight)
-            head.bias.copy_(bias)
-        loss = float(F.cross_entropy(F.linear(z, weight, bias), y))
+        set_last_layer(network, weight, bias, mean, std)
+        loss = float(F.cross_entropy(F.linear(x, weight, bias), y))
         help.selector.epoch(cfg.epochs, network, loss)
         session.note(f"dfr: last layer from {len(y)} held-out samples, inverse penalty {c:g}")
         return network

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from sebra.debiasing.averaging import WeightMean
+from sebra.debiasing.last_layer import set_probe
 from sebra.debiasing.selection import Selector
 from sebra.engine.networks import Network
 from sebra.engine.session import Session
@@ -26,11 +27,12 @@ class TrainConfig:
     warmup: epochs over which the rate rises from zero, step by step; Adam's first steps are as long
     as its later ones, which can undo what a network was pretrained for. average: over about how
     many epochs weights are averaged; the mean is what is validated and kept (0: the weights as they
-    are). flip, crop: augmentation of training batches. hidden: width of a hidden layer between
-    frozen features and the head (features mode only; 0 for none).
+    are). start: the last layer begins at `zero`, or as a `probe`: the logistic regression over what
+    the network sees before it is trained. flip, crop: augmentation of training batches. hidden:
+    width of a hidden layer between frozen features and the head (features mode only; 0 for none).
     """
 
-    LATER: ClassVar[tuple[str, ...]] = ("warmup", "average")
+    LATER: ClassVar[tuple[str, ...]] = ("warmup", "average", "start")
 
     epochs: int = 20
     optimizer: str = "sgd"
@@ -41,6 +43,7 @@ class TrainConfig:
     schedule: str = "constant"
     warmup: int = 0
     average: float = 0.0
+    start: str = "zero"
     flip: bool = True
     crop: float = 1.0
     hidden: int = 0
@@ -54,6 +57,7 @@ class TrainConfig:
             "schedule": self.schedule in ("constant", "cosine"),
             "warmup": 0 <= self.warmup <= self.epochs,
             "average": self.average >= 0,
+            "start": self.start in ("zero", "probe"),
             "crop": 0 < self.crop <= 1,
             "hidden": self.hidden >= 0,
         }
@@ -200,6 +204,8 @@ def make_trainer(
     graph: bool = True,
 ) -> Trainer:
     """A trainer for `loss(index, rand)`; `randoms` defaults to what augmentation needs."""
+    if config.start == "probe":
+        set_probe(network, task)
     optimizer = make_optimizer(
         network, config.optimizer, config.lr, config.weight_decay, config.momentum
     )

@@ -8,11 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sebra.debiasing.registry import method_class
 from sebra.errors import UsageError
+from sebra.ranking.registry import ranker_class
+from sebra.runs.config import build_config
+from sebra.runs.folder import clean
 from sebra.workflows.benching.paper_tables import NAMES, paper_tables
-from sebra.workflows.benching.plan import OWN_RANKER, layout_of
+from sebra.workflows.benching.plan import OWN_RANKER, layout_of, parse_specs
 from sebra.workflows.benching.results import Results, pooled, result_tables
-from sebra.workflows.benching.rows import Row
+from sebra.workflows.benching.rows import Row, first_difference, settings_of
 from sebra.workflows.benching.summary import Entry
 
 ROWS, RANKINGS = "rows", "rankings"
@@ -128,10 +132,32 @@ def _chosen(sections: Sequence[Section]) -> dict[str, tuple[Results, str]]:
 
 
 def _weight(entries: Sequence[Entry]) -> tuple[Any, ...]:
-    """Fine-tuned before frozen features, then more runs, then the latest."""
+    """Fine-tuned before frozen features; more runs of today's presets; more runs; the latest."""
     rows = [row for entry in entries for row in entry.rows]
     tuned = sum(row["network"]["mode"] != "features" for row in rows)
-    return tuned > 0, len(rows), max((row["date"] for row in rows), default="")
+    latest = max((row["date"] for row in rows), default="")
+    return tuned > 0, sum(map(_of_today, rows)), len(rows), latest
+
+
+def _of_today(row: Row) -> bool:
+    """Whether a run with the row's preset would have the row's settings."""
+    if "settings" not in row:
+        return True
+    try:
+        ours = _settings_now(row)
+    except UsageError:  # a preset, a method or a setting that is no more
+        return False
+    return first_difference(row["settings"], clean(ours)) is None
+
+
+def _settings_now(row: Row) -> dict[str, Any]:
+    (spec,) = parse_specs(str(row["method"]))
+    class_of, role = (
+        (ranker_class, "rank") if row["kind"] == "ranking" else (method_class, "debias")
+    )
+    mode, preset = row["network"]["mode"], row.get("preset")
+    kind = class_of(spec.name).config_class
+    return settings_of(build_config(kind, role, spec.name, mode, preset, spec.overrides))
 
 
 def _head(command: str, folder: Path, sections: Sequence[Section], chosen: dict[str, str]) -> str:
@@ -145,7 +171,7 @@ def _head(command: str, folder: Path, sections: Sequence[Section], chosen: dict[
         "## The paper's tables",
         "",
         "Of several folders with runs on a data set, these tables show the fine-tuned one with the "
-        "most runs:",
+        "most runs of today's presets:",
         "",
         *(f"- {NAMES[layout]}: {where}" for layout, where in chosen.items()),
         "",

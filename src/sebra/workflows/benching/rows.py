@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -62,3 +63,19 @@ def first_difference(
         elif was != now:
             return f"{prefix}{name}", was, now
     return None
+
+
+def settings_of(config: Any) -> dict[str, Any]:
+    """The settings of a row; those that came `LATER` only where they say something.
+
+    So rows stay valid that were measured before a setting with a neutral default existed.
+    """
+    values = dataclasses.asdict(config)
+    defaults = {f.name: f.default for f in dataclasses.fields(config)}
+    later = getattr(type(config), "LATER", ())
+    unsaid = {name for name in later if values[name] == defaults[name]}
+    return present({k: v for k, v in values.items() if k not in unsaid})
+
+
+def present(values: dict[str, Any]) -> dict[str, Any]:
+    return {k: v for k, v in values.items() if v is not None}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import gc
 import hashlib
 from collections.abc import Iterator
@@ -34,7 +33,7 @@ from sebra.workflows.benching.plan import (
     data_name,
     preset_for,
 )
-from sebra.workflows.benching.rows import Row, Rows
+from sebra.workflows.benching.rows import Row, Rows, present, settings_of
 from sebra.workflows.companions import measure_companions, wanted_companions
 from sebra.workflows.debias import DebiasOptions, debias_prepared
 from sebra.workflows.evaluate import evaluate_model, subset_accuracy
@@ -130,12 +129,12 @@ class Workbench:
             **self._base_identity(self.prepared),
             "seed": seed,
             "method": spec.name,
-            "settings": _settings(self.method_config(spec)),
+            "settings": settings_of(self.method_config(spec)),
             "min_group": self.options.min_group,
         }
         if ranker is not None:
             out["ranker"] = ranker.name
-            out["ranker_settings"] = _settings(self.ranker_config(ranker))
+            out["ranker_settings"] = settings_of(self.ranker_config(ranker))
             on = self.ranking_on(ranker.name)
             out["ranker_weights"] = _digest(on)
             if on.mode == "features" != self.prepared.mode:
@@ -143,7 +142,7 @@ class Workbench:
         return out
 
     def ranking_identity(self, spec: Spec, seed: int) -> dict[str, Any]:
-        settings = _settings(self.ranker_config(spec))
+        settings = settings_of(self.ranker_config(spec))
         on = self.ranking_on(spec.name)
         out = {**self._base_identity(on), "seed": seed, "ranker": spec.name, "settings": settings}
         if self._has_pd and _digest(on) != _digest(self.prepared):
@@ -212,7 +211,7 @@ class Workbench:
         # The model holds a graph of itself; without this, memory of many runs piles up.
         del run
         gc.collect()
-        return self.models.write(model_slug(spec, ranker), seed, _present(row))
+        return self.models.write(model_slug(spec, ranker), seed, present(row))
 
     def ranking(self, spec: Spec, seed: int) -> Row:
         """The row of one ranking; its table lies beside it as Parquet."""
@@ -268,7 +267,7 @@ class Workbench:
         return {
             "data": self.name,
             "preset": self.preset or NO_PRESET,
-            "network": _present(network),
+            "network": present(network),
             # Seconds of runs that shared the machine are not those of a run alone.
             **({"runs_together": together} if together > 1 else {}),
             **facts(p.device),
@@ -308,22 +307,6 @@ def model_label(spec: Spec, ranker: Spec | None) -> str:
 
 def _digest(prepared: Prepared) -> str:
     return prepared.weights.digest if prepared.weights else "none"
-
-
-def _settings(config: Any) -> dict[str, Any]:
-    """The settings of a row; those that came `LATER` only where they say something.
-
-    So rows stay valid that were measured before a setting with a neutral default existed.
-    """
-    values = dataclasses.asdict(config)
-    defaults = {f.name: f.default for f in dataclasses.fields(config)}
-    later = getattr(type(config), "LATER", ())
-    unsaid = {name for name in later if values[name] == defaults[name]}
-    return _present({k: v for k, v in values.items() if k not in unsaid})
-
-
-def _present(values: dict[str, Any]) -> dict[str, Any]:
-    return {k: v for k, v in values.items() if v is not None}
 
 
 def _fingerprint(samples: Samples) -> str:
