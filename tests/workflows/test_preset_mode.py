@@ -52,6 +52,16 @@ def test_rank_and_debias_take_it(preset):
     assert rank(chosen, RankOptions(preset=preset)).prepared.mode == "features"
 
 
+def test_a_ranker_can_have_one_of_its_own(tmp_path):
+    """As `paper/bar` has for `peel`, whatever the models are trained in."""
+    assert preset_mode("paper/bar", "peel") == "features"
+    assert preset_mode("paper/bar", "sebra") is preset_mode("paper/bar") is None
+    path = tmp_path / "own.toml"
+    path.write_text('[network.erm]\nrank_mode = "finetune"\n[rank]\nepochs = 1\n')
+    for ranker, mode in (("erm", "scratch"), ("sebra", "features")):
+        assert rank(Source(DATA), RankOptions(ranker, str(path))).prepared.mode == mode
+
+
 def test_bench_takes_it(preset, tmp_path):
     options = BenchOptions(parse_specs("erm"), 1, preset)
     run = bench([Source(DATA)], options, RunFolder(tmp_path / "out"))

@@ -84,12 +84,13 @@ def build_config(
     return kind(**{**shared, **own, **parse_overrides(kind, overrides)})
 
 
-def preset_mode(preset: str | None) -> str | None:
-    """The mode that a preset is made for, where it names one."""
+def preset_mode(preset: str | None, ranker: str | None = None) -> str | None:
+    """The mode that a preset is made for, or has for a ranker, where it names one."""
     found = None if preset is None else read_preset(preset).get("mode")
     if found not in (None, "features", "finetune"):
         raise UsageError(f"preset: mode = {found!r:.40} is not one of features, finetune")
-    return found
+    own = None if ranker is None else ranking_network(preset, ranker)[1]
+    return own or found
 
 
 def ranking_network(preset: str | None, ranker: str) -> tuple[str | None, str | None]:

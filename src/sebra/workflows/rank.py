@@ -64,7 +64,7 @@ def rank(
     session = open_session(folder, identity, resume, progress)
     with session.stoppable():
         with session.checking():
-            prepared = prepare(source, session, meter, samples, options.preset)
+            prepared = prepare(source, session, meter, samples, options.preset, options.method)
             ranker, config = ranker_for(options, prepared.mode)
             give_marks(ranker, options.neurons, prepared)
         ranker, config, trials = tuned(options, prepared, ranker, config, session, meter)
