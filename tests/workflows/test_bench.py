@@ -23,13 +23,13 @@ from sebra.workflows.benching.plan import (
     backbone_name,
     data_name,
     parse_specs,
-    preset_for,
     with_shared,
 )
 from sebra.workflows.benching.rows import settings_of
 from sebra.workflows.benching.summary import Entry, over_baseline
 from sebra.workflows.benching.tables import cell, methods_table
 from sebra.workflows.prepared import Source
+from sebra.workflows.presets import preset_for
 
 QUICK = ("epochs=2", "rank.epochs=2")
 

@@ -7,9 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save_file
 
+import miniatures
+from sebra.debiasing.registry import method_class
+from sebra.engine.networks import NetworkSpec, build
 from sebra.errors import UsageError
-from sebra.runs.config import preset_mode
+from sebra.runs.config import build_config, preset_mode
 from sebra.runs.folder import RunFolder
 from sebra.samples.open import open_samples
 from sebra.workflows.bench import bench
@@ -17,7 +21,9 @@ from sebra.workflows.benching.plan import BenchOptions, parse_specs
 from sebra.workflows.debias import DebiasOptions, debias
 from sebra.workflows.prepare import usual_mode
 from sebra.workflows.prepared import Source
-from sebra.workflows.rank import RankOptions, rank
+from sebra.workflows.rank import RankOptions, rank, ranker_for
+
+ErmConfig = method_class("erm").config_class
 
 DATA = "demo?n=200"  # on a CPU it would be features
 
@@ -67,6 +73,58 @@ def test_bench_takes_it(preset, tmp_path):
     run = bench([Source(DATA)], options, RunFolder(tmp_path / "out"))
     remarks = [r for t in run.tables for r in t.remarks]
     assert any("finetune" in r or "scratch" in r for r in remarks), remarks
+
+
+class Test_the_preset_of_a_layout:
+    """`debias` fine-tunes with it, as `bench` does; a user can say otherwise."""
+
+    @pytest.fixture
+    def cars(self, tmp_path):
+        network = build(NetworkSpec("test_resnet", (3, 32, 32), 2), 5)
+        file = tmp_path / "weights.safetensors"
+        save_file({k: v.contiguous() for k, v in network.body.state_dict().items()}, file)
+        data = f"urbancars:{miniatures.urbancars(tmp_path / 'cars', aligned=8)}"
+        return Source(data, backbone="test_resnet", weights=str(file), mode="finetune")
+
+    @staticmethod
+    def trained(source, preset=None):
+        run = debias(source, DebiasOptions("erm", preset, ("epochs=1",)))
+        return run.config, run.metrics["notes"]
+
+    def test_is_taken_to_fine_tune_and_named(self, cars):
+        config, notes = self.trained(cars)
+        assert config == replace(expected("finetune", "paper/urbancars"), epochs=1)
+        assert any("settings of paper/urbancars" in n for n in notes)
+
+    @pytest.mark.parametrize("preset", ["none", "paper/celeba"])
+    def test_gives_way_to_what_is_asked_for(self, cars, preset):
+        config, notes = self.trained(cars, preset)
+        named = None if preset == "none" else preset
+        assert config == replace(expected("finetune", named), epochs=1)
+        assert config != replace(expected("finetune", "paper/urbancars"), epochs=1)
+        assert not any("settings of" in n for n in notes)
+
+    @pytest.mark.parametrize(("mode", "weights"), [("features", None), ("finetune", "none")])
+    def test_is_for_a_pretrained_network_that_is_tuned(self, cars, mode, weights):
+        source = replace(cars, mode=mode, weights=weights or cars.weights)
+        config, notes = self.trained(source)
+        kind = "features" if mode == "features" else "scratch"
+        assert config == replace(expected(kind, None), epochs=1)
+        assert not any("settings of" in n for n in notes)
+
+    def test_is_not_for_rankings(self, cars):
+        """Their defaults rank more finely than the paper's epochs."""
+        run = rank(cars, RankOptions(overrides=("epochs=1", "resolution=auto")))
+        assert run.prepared.mode == "finetune"
+        for preset in (None, "none"):
+            _, config = ranker_for(RankOptions(preset=preset), "finetune")
+            assert config.resolution == "auto"
+        _, config = ranker_for(RankOptions(preset="paper/urbancars"), "finetune")
+        assert config.resolution == "epoch"
+
+
+def expected(mode, preset):
+    return build_config(ErmConfig, "debias", "erm", mode, preset)
 
 
 def test_it_is_passed_over_where_it_cannot_be_had(preset, tmp_path):

@@ -40,7 +40,7 @@ def debias(
     backbone: o.Backbone = None,
     weights: o.Weights = None,
     image_size: o.ImageSize = None,
-    preset: o.Preset = None,
+    preset: o.TrainingPreset = None,
     set_: o.Set = None,
     attributes: o.Attributes = None,
     exclude: o.Exclude = None,

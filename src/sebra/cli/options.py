@@ -66,6 +66,14 @@ Preset = Annotated[
     str | None,
     typer.Option("--preset", metavar="NAME", help="Settings by name, e.g. paper/urbancars."),
 ]
+TrainingPreset = Annotated[
+    str | None,
+    typer.Option(
+        "--preset",
+        metavar="NAME",
+        help="Settings by name, or none [default: paper/<layout> to fine-tune].",
+    ),
+]
 Set = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Any setting of the method; repeatable."),

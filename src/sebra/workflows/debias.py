@@ -30,6 +30,7 @@ from sebra.samples.table import SPLITS, Samples
 from sebra.workflows.history import History, predicted_classes
 from sebra.workflows.prepare import for_ranking, prepare
 from sebra.workflows.prepared import Prepared, Source
+from sebra.workflows.presets import named_preset, training_preset
 from sebra.workflows.rank import identity_of, measure, open_session
 from sebra.workflows.suspects import add_noise
 from sebra.workflows.validation import Parts, make_selector, split_training
@@ -79,7 +80,9 @@ def debias(
         ranking = Ranking.load(options.ranking)
     with session.stoppable():
         with session.checking():
-            prepared = prepare(source, session, meter, samples, options.preset)
+            prepared = prepare(source, session, meter, samples, named_preset(options.preset))
+            preset = training_preset(source.data, options.preset, prepared.mode, session)
+            options = replace(options, preset=preset)
             for name in SPLITS:
                 if len(prepared.samples.rows(name)):
                     prepared.readable(name)
@@ -149,7 +152,12 @@ def check_options(options: DebiasOptions) -> None:
 def _method(options: DebiasOptions, mode: str) -> tuple[Any, Any]:
     kind = method_class(options.method)
     config = build_config(
-        kind.config_class, "debias", options.method, mode, options.preset, options.overrides
+        kind.config_class,
+        "debias",
+        options.method,
+        mode,
+        named_preset(options.preset),
+        options.overrides,
     )
     return kind(config), config
 

@@ -23,6 +23,7 @@ from sebra.workflows.history import history_of
 from sebra.workflows.neurons import give_marks, write_template
 from sebra.workflows.prepare import prepare
 from sebra.workflows.prepared import Prepared, Source
+from sebra.workflows.presets import named_preset, preset_for
 from sebra.workflows.saliency import find_saliency, save_saliency
 from sebra.workflows.suspects import add_noise
 from sebra.workflows.tune import space_of, tune
@@ -64,7 +65,8 @@ def rank(
     session = open_session(folder, identity, resume, progress)
     with session.stoppable():
         with session.checking():
-            prepared = prepare(source, session, meter, samples, options.preset, options.method)
+            preset = preset_for(source.data, options.preset)  # it can have a mode for the ranker
+            prepared = prepare(source, session, meter, samples, preset, options.method)
             ranker, config = ranker_for(options, prepared.mode)
             give_marks(ranker, options.neurons, prepared)
         ranker, config, trials = tuned(options, prepared, ranker, config, session, meter)
@@ -86,7 +88,12 @@ def ranker_for(options: RankOptions, mode: str) -> tuple[Any, Any]:
     """The ranker that the options name, and its configuration for this mode."""
     kind = ranker_class(options.method)
     config = build_config(
-        kind.config_class, "rank", options.method, mode, options.preset, options.overrides
+        kind.config_class,
+        "rank",
+        options.method,
+        mode,
+        named_preset(options.preset),
+        options.overrides,
     )
     return kind(config), config
 

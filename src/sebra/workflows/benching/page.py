@@ -14,10 +14,11 @@ from sebra.ranking.registry import ranker_class
 from sebra.runs.config import build_config
 from sebra.runs.folder import clean
 from sebra.workflows.benching.paper_tables import NAMES, paper_tables
-from sebra.workflows.benching.plan import OWN_RANKER, layout_of, parse_specs
+from sebra.workflows.benching.plan import OWN_RANKER, parse_specs
 from sebra.workflows.benching.results import Results, pooled, result_tables
 from sebra.workflows.benching.rows import Row, first_difference, settings_of
 from sebra.workflows.benching.summary import Entry
+from sebra.workflows.presets import layout_of
 
 ROWS, RANKINGS = "rows", "rankings"
 _TOLD_GROUPS = frozenset({"groupdro", "dfr"})  # unless they work on a ranking

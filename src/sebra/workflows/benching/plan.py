@@ -10,10 +10,8 @@ from typing import Any
 
 from sebra.errors import UsageError
 from sebra.measuring.groups import MIN_GROUP
-from sebra.runs.config import preset_names
-from sebra.samples.layouts import LAYOUTS
+from sebra.workflows.presets import layout_of
 
-NO_PRESET = "none"
 OWN_RANKER = "sebra"  # of a method that needs a ranking when none is asked for
 _SPEC = re.compile(r"(?P<name>[a-z][a-z0-9_]*)(\[(?P<settings>[^\[\]]*)\])?")
 _RANKER_PREFIX = "rank."
@@ -114,22 +112,6 @@ def with_shared(
         )
         for spec in specs
     )
-
-
-def layout_of(data: str) -> str | None:
-    """The published layout that DATA names, if it names one."""
-    name = re.split("[:?]", data, maxsplit=1)[0]
-    return name if name in LAYOUTS else None
-
-
-def preset_for(data: str, preset: str | None) -> str | None:
-    """The preset to use on DATA: the one asked for, else the paper's for its layout."""
-    if preset == NO_PRESET:
-        return None
-    if preset is not None:
-        return preset
-    own = f"paper/{layout_of(data)}"
-    return own if own in preset_names() else None
 
 
 def data_name(data: str) -> str:

@@ -14,13 +14,13 @@ from sebra.workflows.benching.plan import (
     OWN_RANKER,
     BenchOptions,
     Spec,
-    layout_of,
     with_shared,
 )
 from sebra.workflows.benching.results import Results
 from sebra.workflows.benching.rows import Row
 from sebra.workflows.benching.summary import Entry
 from sebra.workflows.benching.workbench import Workbench, model_label
+from sebra.workflows.presets import layout_of
 
 _USES_GROUPS = frozenset({"groups", "heldout_groups"})
 

@@ -18,7 +18,7 @@ from sebra.engine.device import choose_device, load_optimisers, setup
 from sebra.engine.session import ProgressSink, Session
 from sebra.errors import CollapsedError, UsageError
 from sebra.ranking.sebra import SebraConfig
-from sebra.runs.config import PRESETS, build_config
+from sebra.runs.config import build_config
 from sebra.runs.folder import RunFolder
 from sebra.runs.meter import Meter
 from sebra.samples.table import ImageArray
@@ -41,6 +41,7 @@ from sebra.workflows.benching.speed_tools import (
 from sebra.workflows.benching.tables import ABSENT, Table
 from sebra.workflows.prepare import prepare
 from sebra.workflows.prepared import Source
+from sebra.workflows.presets import preset_for
 
 ON_IMAGES = ("train", "select", "ranking", "debias", "stream")
 SECTIONS = (*ON_IMAGES, "growth", "large")
@@ -174,7 +175,7 @@ def _on_images(
     if not isinstance(samples.content, ImageArray):
         raise UsageError(f"{source.data}: holds {samples.kind}; speed is measured on images")
     pixels = samples.content.pixels[samples.content.rows]
-    preset = options.preset or _preset_of(source.data)
+    preset = preset_for(source.data, options.preset)
     config: SebraConfig = build_config(
         SebraConfig, "rank", "sebra", prepared.mode, preset, options.overrides
     )
@@ -215,12 +216,6 @@ def _reference_settings(reference: Any, config: SebraConfig, batch: int, workers
         beta=config.beta,
         workers=workers,
     )
-
-
-def _preset_of(data: str) -> str | None:
-    layout, colon, _ = data.partition(":")
-    known = colon and (PRESETS / "paper" / f"{layout}.toml").is_file()
-    return f"paper/{layout}" if known else None
 
 
 def _growth(options: SpeedOptions, device: torch.device) -> dict[str, Any]:

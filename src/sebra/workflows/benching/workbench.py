@@ -25,13 +25,11 @@ from sebra.runs.meter import Meter
 from sebra.samples.table import FeatureArray, Samples
 from sebra.workflows.benching.facts import facts, runs_beside
 from sebra.workflows.benching.plan import (
-    NO_PRESET,
     OWN_RANKER,
     BenchOptions,
     Spec,
     backbone_name,
     data_name,
-    preset_for,
 )
 from sebra.workflows.benching.rows import Row, Rows, present, settings_of
 from sebra.workflows.companions import measure_companions, wanted_companions
@@ -39,6 +37,7 @@ from sebra.workflows.debias import DebiasOptions, debias_prepared
 from sebra.workflows.evaluate import evaluate_model, subset_accuracy
 from sebra.workflows.prepare import for_ranking, prepare
 from sebra.workflows.prepared import Prepared, Source
+from sebra.workflows.presets import NO_PRESET, preset_for
 from sebra.workflows.rank import measure
 
 ROWS, RANKINGS = "rows", "rankings"

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from sebra.workflows.benching.paper import Paper
-from sebra.workflows.benching.plan import Spec, layout_of
+from sebra.workflows.benching.plan import Spec
 from sebra.workflows.benching.studies.common import (
     GREYS,
     HATCHES,
@@ -20,6 +20,7 @@ from sebra.workflows.benching.studies.common import (
 from sebra.workflows.benching.summary import RANKING_TITLES, Entry, metrics_of
 from sebra.workflows.benching.tables import rankings_table
 from sebra.workflows.benching.workbench import Workbench
+from sebra.workflows.presets import layout_of
 
 VARIANTS = {
     Spec("sebra", "sebra"): "u and v\n(Sebra)",

@@ -10,10 +10,11 @@ from sebra.debiasing.registry import method_class
 from sebra.measuring.seeds import mean_std
 from sebra.ranking.registry import ranker_class
 from sebra.workflows.benching.paper import Paper
-from sebra.workflows.benching.plan import Spec, layout_of, with_shared
+from sebra.workflows.benching.plan import Spec, with_shared
 from sebra.workflows.benching.studies.common import Study, new_figure, save_figure
 from sebra.workflows.benching.tables import Table, cell
 from sebra.workflows.benching.workbench import Workbench
+from sebra.workflows.presets import layout_of
 
 PHASES = {
     "rank": "Sebra, ranking",
