@@ -62,6 +62,8 @@ def row_of(biases: int, seed: int) -> dict[str, Any]:
 
 
 def main() -> None:
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
     target, *given = sys.argv[1:]
     seeds = [int(s) for s in given] or SEEDS
     rows = [row_of(biases, seed) for biases in BIASES for seed in seeds]

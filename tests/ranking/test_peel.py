@@ -104,7 +104,7 @@ def test_the_same_seed_gives_the_same_ranking():
 
 def test_a_higher_demand_on_evidence_refuses_weaker_stages():
     x, y, _ = pictures(2)
-    assert len(peel(x, y, evidence=0.951)[0].stages) <= 1
+    assert len(peel(x, y, evidence=0.975)[0].stages) <= 1
 
 
 def test_a_stage_stands_where_two_classes_have_enough_samples_that_break_it():
@@ -120,6 +120,26 @@ def test_a_stage_stands_where_two_classes_have_enough_samples_that_break_it():
     assert stands(8, 0, 8)
     assert not stands(20, 7, 7)
     assert not stands(0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("evidence", "strength", "accuracy", "doubt", "stands"),
+    [
+        (0.67, 0.80, 0.90, 0.025, True),  # enough by itself
+        (0.655, 0.84, 0.85, 0.025, True),  # a little less, and the first model goes by it
+        (0.655, 0.84, 0.80, 0.025, True),
+        (0.645, 0.84, 0.85, 0.025, False),
+        (0.655, 0.78, 0.88, 0.025, False),  # the first model tells the class better: clean data
+        (0.655, 0.84, 0.70, 0.025, False),  # or worse: it does not go by this
+        (0.655, 0.84, 0.85, 0.0, False),
+    ],
+)
+def test_a_little_less_evidence_is_enough_for_what_the_first_model_goes_by(
+    evidence, strength, accuracy, doubt, stands
+):
+    labels, margin = np.repeat([0, 1], 20), np.tile([-1.0, 1.0], 20)
+    stage = Stage(margin, margin, accuracy, evidence / strength, strength, np.zeros(40))
+    assert PeelRanker(PeelConfig(doubt=doubt))._stands(stage, labels) is stands
 
 
 def test_settings_out_of_range_are_refused():

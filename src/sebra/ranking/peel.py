@@ -35,24 +35,30 @@ from sebra.ranking.ranking import Monitor, RankResult
 
 Floats = npt.NDArray[np.float64]
 _EASY_SHARE = 0.3  # of the first model's margin in a stage's column: it steadies the order
+_AS_WELL = 0.05  # the most by which strength and the first model's accuracy differ, of the latter
 
 
 @dataclass(frozen=True)
 class PeelConfig:
     """Settings of balanced peeling.
 
-    stages: the most that are looked for. evidence: what a stage must reach to stand. least: the
-    fewest suspects of a class that are worth a stage. folds: how many parts the samples are cut
-    into for held-out predictions. parts: ranks inside a pattern of shortcuts are cut into at most
-    this many buckets. least_noise: from this share of likely mislabelled samples (`noise`) on, each
-    counts the less in finding shortcuts the likelier it is wrong, which is estimated anew with
-    every shortcut found; below it they are taken for hard but right. penalty, penalty_contrast: on
-    the weights of heads, of the first and of the second model. steps and the fields after it:
-    training of networks over images; beta is that of the u weighting.
+    stages: the most that are looked for. evidence: what a stage must reach to stand. doubt: the
+    share of it that may lack where the candidate tells the class as well as the first model does:
+    then the model goes by it, while on clean data it tells the class better. least: the fewest
+    suspects of a class that are worth a stage. folds: how many parts the samples are cut into for
+    held-out predictions. parts: ranks inside a pattern of shortcuts are cut into at most this many
+    buckets. least_noise: from this share of likely mislabelled samples (`noise`) on, each counts
+    the less in finding shortcuts the likelier it is wrong, which is estimated anew with every
+    shortcut found; below it they are taken for hard but right. penalty, penalty_contrast: on the
+    weights of heads, of the first and of the second model. steps and the fields after it: training
+    of networks over images; beta is that of the u weighting.
     """
+
+    LATER: ClassVar[tuple[str, ...]] = ("doubt",)
 
     stages: int = 4
     evidence: float = 2 / 3
+    doubt: float = 0.025
     least: int = 8
     folds: int = 5
     parts: int = 10
@@ -73,6 +79,7 @@ class PeelConfig:
         checks = {
             "stages": 1 <= self.stages <= 8,
             "evidence": 0 < self.evidence <= 1,
+            "doubt": 0 <= self.doubt < 1,
             "least": self.least >= 1,
             "folds": 2 <= self.folds <= 20,
             "parts": self.parts >= 1,
@@ -194,7 +201,9 @@ class PeelRanker:
     def _stands(self, stage: Stage, labels: npt.NDArray[np.int64]) -> bool:
         cfg = self.config
         broken = np.bincount(labels, ~stage.follows * (1 - stage.noise))
-        return stage.evidence >= cfg.evidence and bool((broken >= cfg.least).sum() >= 2)
+        as_well = abs(stage.strength - stage.accuracy) <= _AS_WELL * stage.accuracy
+        wanted = cfg.evidence * (1 - cfg.doubt * as_well)
+        return stage.evidence >= wanted and bool((broken >= cfg.least).sum() >= 2)
 
     def _result(
         self,
