@@ -142,6 +142,23 @@ def test_a_little_less_evidence_is_enough_for_what_the_first_model_goes_by(
     assert PeelRanker(PeelConfig(doubt=doubt))._stands(stage, labels) is stands
 
 
+@pytest.mark.parametrize(("evidence", "cut"), [(0.7, True), (0.655, False)])
+def test_a_doubtful_stage_orders_by_degree_and_is_named_all_the_same(evidence, cut):
+    """One sample breaks the second shortcut by a hair and is easy, the other follows it so."""
+    n = 40
+    labels = np.repeat([0, 1], n // 2)
+    first, second, easy = np.ones(n), np.tile([2.0, -2.0], n // 2), np.zeros(n)
+    second[:2], easy[:2] = (-0.01, 0.01), (3.0, -3.0)
+    stages = [
+        Stage(margin, easy, 0.85, e / 0.85, 0.85, np.zeros(n))
+        for margin, e in ((first, 0.9), (second, evidence), (second, 0.5))
+    ]
+    result = PeelRanker(PeelConfig())._result(stages[:2], stages, labels, None)
+    assert list(result.stages) == ["stage_1", "stage_2"]
+    breaks_by_a_hair, follows_by_a_hair = result.bucket[0], result.bucket[1]
+    assert bool(breaks_by_a_hair > follows_by_a_hair) is cut
+
+
 def test_settings_out_of_range_are_refused():
     with pytest.raises(UsageError, match="evidence"):
         PeelConfig(evidence=0)

@@ -205,6 +205,9 @@ class PeelRanker:
         wanted = cfg.evidence * (1 - cfg.doubt * as_well)
         return stage.evidence >= wanted and bool((broken >= cfg.least).sum() >= 2)
 
+    def _is_certain(self, stage: Stage) -> bool:
+        return stage.evidence >= self.config.evidence
+
     def _result(
         self,
         found: list[Stage],
@@ -213,11 +216,12 @@ class PeelRanker:
         estimate: NoiseEstimate | None,
     ) -> RankResult:
         noise = tried[-1].noise
-        pattern = _patterns(found, noise)
+        certain = 1 + max((k for k, s in enumerate(found) if self._is_certain(s)), default=-1)
+        pattern = _patterns(found[:certain], noise)
         if found:
-            # Inside a pattern: how far a sample follows the last shortcut, and how easily its class
-            # is told once all found ones are neutral, which orders by what was not certain enough.
-            parts = (found[-1].margin, tried[-1].easy)
+            # Inside a pattern: how far a sample follows the last shortcut and doubtful ones, and how
+            # easily its class is told once all found ones are neutral, which orders by the rest.
+            parts = [*(s.margin for s in found[max(certain - 1, 0) :]), tried[-1].easy]
             score = np.sum([_standing(values, pattern, given) for values in parts], axis=0)
         else:  # likely mislabelled ones are placed as members of the class they look like
             score = np.where(noise > 0, np.abs(tried[0].easy), tried[0].easy)
