@@ -219,8 +219,8 @@ class PeelRanker:
         certain = 1 + max((k for k, s in enumerate(found) if self._is_certain(s)), default=-1)
         pattern = _patterns(found[:certain], noise)
         if found:
-            # Inside a pattern: how far a sample follows the last shortcut and doubtful ones, and how
-            # easily its class is told once all found ones are neutral, which orders by the rest.
+            # Inside a pattern: how far a sample follows the last shortcut and doubtful ones, and
+            # how easily its class is told once all found ones are neutral: by all that is left.
             parts = [*(s.margin for s in found[max(certain - 1, 0) :]), tried[-1].easy]
             score = np.sum([_standing(values, pattern, given) for values in parts], axis=0)
         else:  # likely mislabelled ones are placed as members of the class they look like
