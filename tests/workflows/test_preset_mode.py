@@ -68,6 +68,12 @@ def test_a_ranker_can_have_one_of_its_own(tmp_path):
         assert rank(Source(DATA), RankOptions(ranker, str(path))).prepared.mode == mode
 
 
+def test_what_a_network_begins_with_is_for_its_mode():
+    kind = method_class("stages").config_class
+    for mode, start in (("finetune", "probe"), ("features", "zero")):
+        assert build_config(kind, "debias", "stages", mode, "paper/bar").start == start
+
+
 def test_bench_takes_it(preset, tmp_path):
     options = BenchOptions(parse_specs("erm"), 1, preset)
     run = bench([Source(DATA)], options, RunFolder(tmp_path / "out"))

@@ -64,7 +64,9 @@ ImageSize = Annotated[
 ]
 Preset = Annotated[
     str | None,
-    typer.Option("--preset", metavar="NAME", help="Settings by name, e.g. paper/urbancars."),
+    typer.Option(
+        "--preset", metavar="NAME", help="Settings by name, e.g. paper/urbancars, or none."
+    ),
 ]
 TrainingPreset = Annotated[
     str | None,
