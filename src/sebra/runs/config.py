@@ -12,8 +12,9 @@ from typing import Any, TypeVar
 from sebra.errors import UsageError
 
 PRESETS = Path(__file__).parent / "presets"
-# Fields that say how a network begins and is stepped. A preset's values belong to fine-tuning, or to
-# heads on frozen features where it says `mode = "features"`: in the other mode they are passed over.
+# Fields that say how a network begins and is stepped. A preset's values belong to fine-tuning, or
+# to heads on frozen features where it says `mode = "features"`: in the other mode they are passed
+# over.
 STEP_FIELDS = frozenset({"optimizer", "lr", "momentum", "weight_decay", "batch", "start"})
 
 Config = TypeVar("Config")
