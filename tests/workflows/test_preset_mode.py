@@ -7,11 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import save_file
 
-import miniatures
 from sebra.debiasing.registry import method_class
-from sebra.engine.networks import NetworkSpec, build
 from sebra.errors import UsageError
 from sebra.runs.config import build_config, preset_mode
 from sebra.runs.folder import RunFolder
@@ -83,14 +80,6 @@ def test_bench_takes_it(preset, tmp_path):
 
 class Test_the_preset_of_a_layout:
     """`debias` fine-tunes with it, as `bench` does; a user can say otherwise."""
-
-    @pytest.fixture
-    def cars(self, tmp_path):
-        network = build(NetworkSpec("test_resnet", (3, 32, 32), 2), 5)
-        file = tmp_path / "weights.safetensors"
-        save_file({k: v.contiguous() for k, v in network.body.state_dict().items()}, file)
-        data = f"urbancars:{miniatures.urbancars(tmp_path / 'cars', aligned=8)}"
-        return Source(data, backbone="test_resnet", weights=str(file), mode="finetune")
 
     @staticmethod
     def trained(source, preset=None):

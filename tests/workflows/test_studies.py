@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import miniatures
+from benches import folder
 from sebra.errors import UsageError
-from sebra.runs.folder import RunFolder
 from sebra.workflows.bench import study
 from sebra.workflows.benching.plan import BenchOptions
 from sebra.workflows.benching.studies.curves import at_epochs, over_seeds, shown_epochs
@@ -20,17 +20,8 @@ from sebra.workflows.prepared import Source
 RANKERS_ALONE = ("ablation", "beta", "dynamics", "symmetry")
 
 
-def folder(tmp_path, name="run"):
-    return RunFolder.create(str(tmp_path / name), "bench")
-
-
 def quick(*more, seeds=1):
     return BenchOptions((), seeds, None, ("rank.epochs=2", "rank.enough=0", *more))
-
-
-@pytest.fixture
-def features(tmp_path):
-    return Source(str(miniatures.npz(tmp_path / "two.npz")), device="cpu")
 
 
 @pytest.fixture
