@@ -26,13 +26,20 @@ def rows_of(places: list[str]) -> pd.DataFrame:
 
 
 def fit(rows: pd.DataFrame) -> dict[str, Any]:
-    """A line through the figures, none of which may count against a ranking; sets weigh alike."""
-    x = rows[list(FIGURES)].to_numpy(float)
+    """Factor and power of `combined` by least squares on Somers' D; data sets weigh alike."""
+    agreement, reliability = (rows[k].to_numpy(float) for k in FIGURES)
     y = rows["somers_d"].to_numpy(float).clip(0, 1)
     weight = np.sqrt(1 / rows.groupby("data")["data"].transform("size").to_numpy(float))
-    found, _ = optimize.nnls(x * weight[:, None], y * weight)
-    weights = {k: round(float(w), 4) for k, w in zip(FIGURES, found, strict=True)}
-    return {"weights": weights, "fitted_on": sorted(rows["data"].unique())}
+
+    def misses(theta: Any) -> Any:
+        return weight * (theta[0] * agreement.clip(0) * reliability ** theta[1] - y)
+
+    factor, power = optimize.least_squares(misses, [1.0, 1.0], bounds=([0, 0], [2, 5])).x
+    return {
+        "weight": round(float(factor), 3),
+        "power": round(float(power), 2),
+        "fitted_on": sorted(rows["data"].unique()),
+    }
 
 
 def judge(rows: pd.DataFrame, model: dict[str, Any] | None) -> pd.DataFrame:

@@ -74,7 +74,7 @@ def test_csv_text_that_looks_like_a_formula_is_disarmed(start):
 
 def test_csv_numbers_stay_numbers_at_full_precision():
     row = {"a": -1 / 3, "b": np.float32(-2.5), "c": np.int64(-4), "d": "-4", "e": float("nan")}
-    assert csv_text([row]).splitlines()[1] == "-0.3333333333333333,-2.5,-4,'-4,"
+    assert csv_text([row]).splitlines()[1] == "-0.3333333333333333,-2.5,-4,-4,"
 
 
 def test_csv_quotes_and_spreads_mean_and_deviation():

@@ -2,10 +2,14 @@
 
 import json
 import shutil
+from dataclasses import replace
+
+import numpy as np
 
 import miniatures
 from sebra.samples.check import describe
 from sebra.samples.open import open_samples
+from sebra.samples.table import untelling
 
 
 def test_counts_groups_and_aligned_values(tmp_path):
@@ -57,3 +61,26 @@ def test_leakage_in_features_and_texts(tmp_path):
     assert describe(open_samples(data), deep=True)["leakage"]["examples"] == [["1", "55"]]
     texts = open_samples(str(miniatures.text_manifest(tmp_path)))
     assert describe(texts, deep=True)["leakage"]["count"] == 0
+
+
+def test_an_attribute_that_goes_with_no_class_is_named(tmp_path):
+    """In both classes most are `b`, though `a` is more often met in one of them."""
+    same = np.array(["a"] * 14 + ["b"] * 16 + ["a"] * 3 + ["b"] * 27)
+    told = np.array(["a"] * 16 + ["b"] * 14 + ["a"] * 3 + ["b"] * 27)
+    labels = np.repeat([0, 1], 30)
+    features = np.random.default_rng(0).normal(size=(60, 3))
+    for values, expected in ((same, 1), (told, 0)):
+        file = tmp_path / "x.npz"
+        np.savez(file, X=features, y=labels, place=values)
+        samples = open_samples(str(file))
+        lines = [n for n in describe(samples)["notes"] if n.startswith("attribute place: 'b' is")]
+        assert len(lines) == expected
+        assert untelling(samples) == lines
+
+
+def test_what_a_layout_fixes_is_not_questioned(tmp_path):
+    samples = open_samples(f"urbancars:{miniatures.urbancars(tmp_path)}")
+    place = samples.attributes["background"]
+    fixed = replace(samples, attributes={"background": replace(place, aligned=(0, 0))})
+    free = replace(samples, attributes={"background": replace(place, aligned=None)})
+    assert untelling(fixed) == untelling(free) == []

@@ -37,7 +37,7 @@ def evaluate(
         str | None, typer.Option("--out", metavar="FILE", help="Also write the figures here.")
     ] = None,
     format_: Annotated[
-        str | None, typer.Option("--format", help="Print the groups as csv or latex.")
+        str | None, typer.Option("--format", help="Print the groups as csv, latex or markdown.")
     ] = None,
     as_json: o.Json = False,
 ) -> None:
@@ -51,6 +51,10 @@ def evaluate(
         raise UsageError(f"--format: {format_!r} is not one of {', '.join(FORMATS)}")
     if seeds < 1:
         raise UsageError(f"--seeds: must be at least 1, not {seeds}")
+    if k is not None and k < 1:
+        raise UsageError(f"--k: must be at least 1, not {k}")
+    if format_ is not None and not folder.has("model.json"):
+        raise UsageError("--format: only a model run has a table of groups")
     if out is not None:
         o.writable_file(out)
     found = evaluate_run(
@@ -68,7 +72,8 @@ def evaluate(
         return
     if format_ is not None:
         _print_groups(found, format_)
-    elif "evaluation" in found:
+        return
+    if "evaluation" in found:
         show_evaluation(found["evaluation"], "model")
         _show_companions(found["evaluation"].get("companions", {}))
     else:
@@ -84,15 +89,13 @@ def _show_companions(companions: dict[str, dict[str, float]]) -> None:
 
 
 def _print_groups(found: dict[str, object], format_: str) -> None:
-    from sebra.errors import UsageError
     from sebra.measuring import tables
 
-    evaluation = found.get("evaluation")
-    if not isinstance(evaluation, dict):
-        raise UsageError("--format: only a model run has a table of groups")
+    evaluation = found["evaluation"]
+    assert isinstance(evaluation, dict)
     rows = [
         {"group": g["name"], "train": g["n_train"], "test": g["n_test"], "accuracy": g["accuracy"]}
         for g in evaluation.get("groups", [])
     ]
     renderers = dict(zip(FORMATS, (tables.csv_text, tables.latex, tables.markdown), strict=True))
-    line(renderers[format_](rows))
+    line(renderers[format_](rows).rstrip("\n"))

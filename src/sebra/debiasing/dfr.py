@@ -84,7 +84,7 @@ class Dfr:
         weight, bias = averaged(x, y, groups, task.classes, c, cfg, generator)
         set_last_layer(network, weight, bias, mean, std)
         loss = float(F.cross_entropy(F.linear(x, weight, bias), y))
-        help.selector.epoch(cfg.epochs, network, loss)
+        help.selector.settle(cfg.epochs, network, loss)
         session.note(f"dfr: last layer from {len(y)} held-out samples, inverse penalty {c:g}")
         return network
 

@@ -52,7 +52,9 @@ class TrainConfig:
         checks = {
             "epochs": self.epochs >= 1,
             "optimizer": self.optimizer in ("sgd", "adam", "adamw"),
-            "lr": self.lr > 0,
+            "lr": 0 < self.lr < float("inf"),
+            "momentum": 0 <= self.momentum < 1,
+            "weight_decay": 0 <= self.weight_decay < float("inf"),
             "batch": self.batch >= 2,
             "schedule": self.schedule in ("constant", "cosine"),
             "warmup": 0 <= self.warmup <= self.epochs,

@@ -46,6 +46,7 @@ class Resample:
 
     def __init__(self, config: ResampleConfig) -> None:
         self.config = config
+        self.ranker = "peel" if config.by == "stages" else "sebra"  # where no ranking is given
 
     def fit(self, task: Task, help: Help, session: Session) -> Network:
         cfg = self.config

@@ -23,6 +23,7 @@ class Selector:
         self.criterion = criterion
         self.best_epoch = -1
         self.best_score = float("-inf")
+        self.settled = False  # the last row is the model, whatever it scores
         self.rows: list[dict[str, Any]] = []
         self._best: dict[str, torch.Tensor] = {}
 
@@ -38,6 +39,12 @@ class Selector:
         if score >= self.best_score:
             self.best_score, self.best_epoch = score, number
             self._best = {k: v.detach().clone() for k, v in network.state_dict().items()}
+
+    def settle(self, number: int, network: nn.Module, loss: float) -> None:
+        """The network is what the method ends with, however earlier epochs scored."""
+        self.best_score = float("-inf")
+        self.epoch(number, network, loss)
+        self.settled = True
 
     def restore(self, network: nn.Module) -> None:
         """Puts the best epoch's weights back into the network."""

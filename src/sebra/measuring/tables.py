@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import math
+import re
 from collections.abc import Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any
@@ -158,12 +159,17 @@ def _latex_cell(value: Any, digits: int) -> str:
     return _latex_text(text)
 
 
+def _reads_as_number(text: str) -> bool:
+    """A plain number is no formula, whatever sign it begins with."""
+    return re.fullmatch(r"[+-]?\d+(\.\d+)?", text) is not None
+
+
 def _csv_cell(value: Any) -> Any:
     if value is None or (_is_number(value) and math.isnan(value)):
         return ""
     if _is_number(value):
         return int(value) if isinstance(value, Integral) else float(value)
     text = ("true" if value else "false") if _is_flag(value) else str(value)
-    guarded = f"'{text}" if text.startswith(FORMULA_STARTS) else text
+    guarded = f"'{text}" if text.startswith(FORMULA_STARTS) and not _reads_as_number(text) else text
     # The csv module leaves a lone carriage return unquoted, and readers take it for a new row.
     return guarded.replace("\r\n", "\n").replace("\r", "\n")

@@ -132,8 +132,18 @@ def _estimate(read: Reader, targets: Tensor, classes: int, seed: int) -> NoiseEs
     doubt = _sigmoid(mean[np.arange(n), best] - mean[np.arange(n), labels])
     # The last terms order samples whose share is the same.
     noise = 0.9 * _share_mislabelled(typical) + 0.08 * typical + 0.02 * doubt
+    noise = noise * min(1.0, 2 * _skill(mean, labels))
     suggested = np.where(typical > 0, best, labels)
     return NoiseEstimate(noise.astype(np.float64), suggested.astype(np.int64), typical)
+
+
+def _skill(logits: Array, labels: Array) -> float:
+    """Held-out accuracy, classes alike, from 0 (chance) to 1: who knows little accuses nobody."""
+    right = logits.argmax(1) == labels
+    present = np.unique(labels)
+    accuracy = float(np.mean([right[labels == c].mean() for c in present]))
+    chance = 1 / len(present)
+    return max(0.0, (accuracy - chance) / max(1 - chance, 1e-12))
 
 
 def _nothing(labels: Array) -> NoiseEstimate:

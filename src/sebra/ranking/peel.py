@@ -144,7 +144,7 @@ class PeelRanker:
             if not self._stands(stage, given):
                 break
             found.append(stage)
-        _explain(session, found, tried)
+        _explain(session, found, tried, self._why_not(tried[0]))
         return self._result(found, tried, given, estimate)
 
     def _noise(self, estimate: NoiseEstimate | None, n: int) -> Floats:
@@ -166,7 +166,13 @@ class PeelRanker:
 
         def compute() -> dict[str, Tensor]:
             y = torch.from_numpy(labels)
-            wrong = _noise_given(judge, before, labels, noise) if found and noise.any() else noise
+            wrong = noise
+            if found and noise.any():
+                session.enter("noise")  # its parts are not those of the stage
+                try:
+                    wrong = _noise_given(judge, before, labels, noise)
+                finally:
+                    session.leave()
             trust = 1 - wrong
             weights = neutral_weights(before, labels, trust)
             first = judge.tell_class(y, torch.from_numpy(weights))
@@ -205,6 +211,20 @@ class PeelRanker:
         wanted = cfg.evidence * (1 - cfg.doubt * as_well)
         return stage.evidence >= wanted and bool((broken >= cfg.least).sum() >= 2)
 
+    def _why_not(self, stage: Stage) -> str:
+        """Why a candidate does not stand, for the user."""
+        if stage.evidence < self.config.evidence:
+            return (
+                "hard samples share no property that can be seen in new ones, evidence "
+                f"{stage.evidence:.2f}"
+            )
+        if stage.noise.any():
+            return (
+                f"evidence {stage.evidence:.2f}, but too few samples break it or they look "
+                "mislabelled; --set least_noise=1 takes all labels as right"
+            )
+        return f"evidence {stage.evidence:.2f}, but too few samples of two classes break it"
+
     def _is_certain(self, stage: Stage) -> bool:
         return stage.evidence >= self.config.evidence
 
@@ -219,9 +239,9 @@ class PeelRanker:
         certain = 1 + max((k for k, s in enumerate(found) if self._is_certain(s)), default=-1)
         pattern = _patterns(found[:certain], noise)
         if found:
-            # Inside a pattern: how far a sample follows the last shortcut and doubtful ones, and
-            # how easily its class is told once all found ones are neutral: by all that is left.
-            parts = [*(s.margin for s in found[max(certain - 1, 0) :]), tried[-1].easy]
+            # Inside a pattern: how far a sample follows each of them, which mends where a margin
+            # was cut wrongly, and how easily its class is told once they are all neutral.
+            parts = [*(s.margin for s in found), tried[-1].easy]
             score = np.sum([_standing(values, pattern, given) for values in parts], axis=0)
         else:  # likely mislabelled ones are placed as members of the class they look like
             score = np.where(noise > 0, np.abs(tried[0].easy), tried[0].easy)
@@ -269,9 +289,9 @@ def _noise_given(
 
 
 def margins(logits: Tensor, labels: Tensor) -> Tensor:
-    """The logit of the label less the joint one of all others."""
+    """The logit of the label less the largest of the others: above 0 where the label is told."""
     own = logits.gather(1, labels[:, None]).squeeze(1)
-    others = logits.scatter(1, labels[:, None], -torch.inf).logsumexp(1)
+    others = logits.scatter(1, labels[:, None], -torch.inf).amax(1)
     return own - others
 
 
@@ -327,16 +347,13 @@ def _alike(
     yield from (np.flatnonzero(key == k) for k in np.unique(key))
 
 
-def _explain(session: Session, found: list[Stage], tried: list[Stage]) -> None:
+def _explain(session: Session, found: list[Stage], tried: list[Stage], why: str) -> None:
     if found:
         shares = ", ".join(f"{s.follows.mean():.0%}" for s in found)
         noun = "shortcut" if len(found) == 1 else "shortcuts"
         session.note(f"peeling: {len(found)} {noun} found, followed by {shares} of the samples")
     else:
-        session.note(
-            "peeling: no shortcut found (hard samples share no property that can be seen in new "
-            f"ones, evidence {tried[0].evidence:.2f}); the ranking is from easy to hard"
-        )
+        session.note(f"peeling: no shortcut found ({why}); the ranking is from easy to hard")
     wrong = round(float(tried[-1].noise.sum()))
     if wrong:
         session.note(f"peeling: about {wrong} mislabelled samples, which count less the likelier")

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from sebra.engine.session import Session
     from sebra.engine.task import Task
     from sebra.ranking.noise import NoiseEstimate
+    from sebra.samples.table import Samples
 
 Array = npt.NDArray[Any]
 COLUMNS = ("id", "label", "rank", "bucket", "spuriosity")
@@ -172,7 +173,10 @@ class Ranking:
         missing = [c for c in COLUMNS if c not in table.columns]
         if missing:
             raise UsageError(f"{file}: not a ranking, columns missing: {', '.join(missing)}")
-        for name in CHANCES:
+        for name in ("rank", "bucket"):
+            if not _counts(table[name]):
+                raise UsageError(f"{file}: column {name} must hold whole numbers from 0 on")
+        for name in ("spuriosity", *CHANCES):
             if name in table and not _chances(table[name]):
                 raise UsageError(f"{file}: column {name} must hold numbers from 0 to 1")
         ranking = cls(table)
@@ -193,6 +197,25 @@ class Ranking:
             raise UsageError("--ranking: ids are not unique in the ranking")
         return table.loc[ids].reset_index()
 
+    def taken(self, part: Samples) -> Ranking:
+        """The ranking of these samples, in their order; refuses a ranking of other data.
+
+        Some labels may have been mended since; if most are others, the ids are equal by accident.
+        """
+        table = self.aligned_to(part.ids)
+        labels = np.asarray(part.classes, dtype=object)[part.labels].astype(str)
+        other = np.flatnonzero(table["label"].to_numpy().astype(str) != labels)
+        if 2 * len(other) > len(table):
+            first = table.iloc[other[0]]
+            raise UsageError(
+                f"--ranking: {len(other)} of {len(table)} training samples have another label in "
+                f"the ranking (first: {first['id']}, {first['label']!r} there, "
+                f"{labels[other[0]]!r} here); it was made from other data"
+            )
+        found = Ranking(table, self.details)
+        found.folder, found.data = self.folder, self.data
+        return found
+
     def _repr_html_(self) -> str:
         head = self.table.sort_values(["label", "rank"]).groupby("label").head(3)
         shown: str = head.to_html(index=False, escape=True)
@@ -200,6 +223,12 @@ class Ranking:
             f"<p><b>Ranking</b> of {len(self)} samples, {self.table['label'].nunique()} classes, "
             f"{self.buckets} buckets; the most spurious of each class:</p>{shown}"
         )
+
+
+def _counts(column: pd.Series) -> bool:
+    import pandas as pd
+
+    return bool(pd.api.types.is_integer_dtype(column) and (column >= 0).all())
 
 
 def _chances(column: pd.Series) -> bool:

@@ -102,6 +102,8 @@ def ranking_network(preset: str | None, ranker: str) -> tuple[str | None, str | 
     if preset is None:
         return None, None
     network = read_preset(preset).get("network", {})
+    if not isinstance(network, Mapping) or not isinstance(network.get(ranker, {}), Mapping):
+        raise UsageError(f"preset: network and network.{ranker} are tables of settings")
     found = {**network, **network.get(ranker, {})}
     weights, mode = (found.get(key) for key in ("rank_weights", "rank_mode"))
     if mode not in (None, "same", "features", "finetune"):

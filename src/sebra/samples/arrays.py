@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,24 @@ def read_array_folder(path: Path) -> Samples:
 
 def read_npz(path: Path) -> Samples:
     """`X`, `y`, optional `split`; every other 1-D array of n values is an attribute."""
+    with _opened(path) as archive:
+        return _read(list(archive.files), lambda name: _from_archive(archive, name, path), path)
+
+
+def read_rows(path: Path) -> npt.NDArray[Any]:
+    """`X` alone, of a folder or an archive: nothing else is looked at."""
+    if path.is_dir():
+        return _table(["X"] if (path / "X.npy").is_file() else [], _mapped(path), path)
+    with _opened(path) as archive:
+        return _table(archive.files, lambda name: _from_archive(archive, name, path), path)
+
+
+def _mapped(path: Path) -> Load:
+    return lambda name: _load_npy(path / f"{name}.npy")
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
     try:
         archive = np.load(path, allow_pickle=False) if zipfile.is_zipfile(path) else None
     except Exception as error:  # a broken archive can make the reader raise nearly anything
@@ -37,7 +56,7 @@ def read_npz(path: Path) -> Samples:
         raise UsageError(f"{path}: not a readable .npz file")
     with archive:
         _fits_memory(archive.zip, path)
-        return _read(list(archive.files), lambda name: _from_archive(archive, name, path), path)
+        yield archive
 
 
 def _fits_memory(archive: zipfile.ZipFile, path: Path) -> None:
@@ -54,12 +73,7 @@ def _fits_memory(archive: zipfile.ZipFile, path: Path) -> None:
 
 def _read(names: list[str], load: Load, path: Path) -> Samples:
     where = str(path)
-    for needed in ("X", "y"):
-        if needed not in names:
-            raise UsageError(f"{where}: no array {needed!r} (has: {', '.join(names) or 'none'})")
-    values, y = load("X"), load("y")
-    if values.ndim != 2:
-        raise UsageError(f"{where}: X must be a table n x d, has shape {values.shape}")
+    values, y = _table(names, load, path), _array("y", names, load, path)
     n = len(values)
     if y.shape != (n,):
         raise UsageError(f"{where}: y has shape {y.shape}, expected ({n},) as X has {n} rows")
@@ -73,6 +87,19 @@ def _read(names: list[str], load: Load, path: Path) -> Samples:
         attributes=_attributes(names, load, n),
         name=path.stem,
     )
+
+
+def _array(name: str, names: Sequence[str], load: Load, path: Path) -> npt.NDArray[Any]:
+    if name not in names:
+        raise UsageError(f"{path}: no array {name!r} (has: {', '.join(names) or 'none'})")
+    return load(name)
+
+
+def _table(names: Sequence[str], load: Load, path: Path) -> npt.NDArray[Any]:
+    values = _array("X", names, load, path)
+    if values.ndim != 2:
+        raise UsageError(f"{path}: X must be a table n x d, has shape {values.shape}")
+    return values
 
 
 def _split(names: list[str], load: Load, n: int, where: str) -> npt.NDArray[np.int8]:

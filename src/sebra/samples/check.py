@@ -20,6 +20,7 @@ from sebra.samples.table import (
     aligned_codes,
     alignment,
     true_groups,
+    untelling,
 )
 
 MAX_GROUP_ATTRIBUTES = 6
@@ -140,6 +141,7 @@ def _notes(samples: Samples, facts: dict[str, Any]) -> list[str]:
             notes.append(f"no {split} split")
     if not samples.attributes:
         notes.append("no attributes: a ranking can be made but not scored against true groups")
+    notes += untelling(samples)
     train = [row["counts"]["train"] for row in facts["classes"]]
     if min(train) * 10 < max(train):
         notes.append(f"classes are unequal in training: {min(train)} to {max(train)} samples")

@@ -25,6 +25,16 @@ def read_manifest(path: Path) -> Samples:
     return _samples(_read_table(path), str(path), base, path.stem)
 
 
+def read_contents(path: Path) -> tuple[Any, Content]:
+    """Ids and contents alone: nothing else of the table is looked at."""
+    table = _read_table(path)
+    table.columns = [str(c) for c in table.columns]
+    if table.empty:
+        raise UsageError(f"{path}: has no rows")
+    base = Path(os.path.abspath(path)).parent
+    return _ids(table, str(path)), _content(table, str(path), base)
+
+
 def read_shards(folder: Path, where: str) -> Samples:
     """The same from the parquet files of a folder, which belong together; `where` names them."""
     import pandas as pd

@@ -161,6 +161,26 @@ def aligned_codes(samples: Samples, attribute: Attribute) -> IntArray:
     return out
 
 
+def untelling(samples: Samples) -> list[str]:
+    """A line for each attribute whose aligned value is the same in every class.
+
+    Following it cannot tell the classes apart, so what is measured by it shows no shortcut.
+    """
+    train = samples.rows("train")
+    lines = []
+    for name, attribute in samples.attributes.items():
+        known = attribute.codes[train] >= 0
+        complete = len(np.unique(samples.labels[train][known])) == len(samples.classes) > 1
+        codes = np.unique(aligned_codes(samples, attribute))
+        if attribute.aligned is None and complete and len(codes) == 1:
+            value = attribute.levels[codes[0]]
+            lines.append(
+                f"attribute {name}: {value!r} is the most frequent value in every class, so to be "
+                "aligned with it is no shortcut and figures by it say little"
+            )
+    return lines
+
+
 def alignment(samples: Samples) -> tuple[tuple[str, ...], BoolArray]:
     """Attribute names and an n x k table: is sample i aligned in attribute k?"""
     names = tuple(samples.attributes)

@@ -19,6 +19,7 @@ from sebra.engine.networks import Network
 from sebra.engine.session import ProgressSink, Session
 from sebra.errors import UsageError
 from sebra.measuring.groups import MIN_GROUP, group_numbers, score
+from sebra.measuring.ranks import known_attributes
 from sebra.processes import require_one
 from sebra.ranking.ranking import CHANCES, Ranking
 from sebra.ranking.registry import ranker_class
@@ -107,19 +108,24 @@ def debias_prepared(
 ) -> DebiasRun:
     """Trains on a prepared data set; ranks first where the method needs it and none is given."""
     method, config = _settle(prepared, options, ranking)
+    if ranking is not None:
+        ranking = ranking.taken(prepared.split("train")[0])
     if ranking is None and "ranking" in method.needs:
-        ranking = _rank_first(prepared, options, session, meter)
+        ranking = _rank_first(prepared, options, method, session, meter)
     weighs = getattr(config, "weighs_noise", False)
     if ranking is not None and weighs and "noise" not in ranking.table:
-        ranking = _with_noise(ranking, prepared, session, meter)
+        ranking = ranking.taken(prepared.split("train")[0])  # a table of its own to add to
+        add_noise(ranking, prepared, session, meter)
     parts = split_training(prepared.samples, prepared.source.seed)
-    rank = None if ranking is None else _table(ranking, prepared)["rank"].to_numpy()
+    if "groups" in method.needs:
+        parts = _annotated(prepared.samples, parts, session)
+    rank = None if ranking is None else ranking.table["rank"].to_numpy()
     selector = make_selector(prepared, parts, rank, config.epochs - LAST_EPOCHS)
     session.note(f"model selection: {selector.criterion}")
     with meter.phase("debias"):
         index = torch.from_numpy(parts.train).to(prepared.device)
         task = prepared.task("train").subset(index)
-        aid = _help(prepared, parts, ranking, method.needs)
+        aid = _help(prepared, parts, ranking, method.needs, session)
         network = method.fit(task, replace(aid, selector=selector), session)
     model = _model(prepared, network, options.method)
     with meter.phase("evaluate"):
@@ -167,13 +173,15 @@ def _settle(prepared: Prepared, options: DebiasOptions, ranking: Ranking | None)
     method, config = _method(options, prepared.mode)
     _check_needs(method, prepared.samples, options)
     if ranking is not None:
-        ranking.aligned_to(prepared.readable("train").ids)
+        ranking.taken(prepared.readable("train"))
     return method, config
 
 
 def _check_needs(method: Any, samples: Samples, options: DebiasOptions) -> None:
     """Says before any training what a method lacks."""
     needs = method.needs
+    if options.rank_method is not None and "ranking" not in needs:
+        raise UsageError(f"--rank-method: {options.method} uses no ranking")
     if "groups" in needs and not samples.attributes:
         raise UsageError(
             f"--method {options.method}: needs attribute columns in {samples.source}, it has none; "
@@ -187,9 +195,19 @@ def _check_needs(method: Any, samples: Samples, options: DebiasOptions) -> None:
                 f"--method {options.method}: needs attribute columns on the val split of "
                 f"{samples.source}; --set on=ranking works without them"
             )
+    known = known_attributes(samples)
+    if "groups" in needs and not known[samples.rows("train")].any():
+        raise UsageError(
+            f"--method {options.method}: no training sample of {samples.source} has its attributes"
+        )
     if samples.attributes and "heldout_groups" in needs:
+        if not known[samples.rows("val")].any():
+            raise UsageError(
+                f"--method {options.method}: no val sample of {samples.source} has its "
+                "attributes; --set on=ranking works without them"
+            )
         groups = group_numbers(samples)
-        train, val = groups[samples.rows("train")], groups[samples.rows("val")]
+        train, val = (groups[rows[known[rows]]] for rows in map(samples.rows, ("train", "val")))
         empty = np.setdiff1d(np.unique(train), np.unique(val))
         if len(empty):
             raise UsageError(
@@ -199,9 +217,9 @@ def _check_needs(method: Any, samples: Samples, options: DebiasOptions) -> None:
 
 
 def _rank_first(
-    prepared: Prepared, options: DebiasOptions, session: Session, meter: Meter
+    prepared: Prepared, options: DebiasOptions, method: Any, session: Session, meter: Meter
 ) -> Ranking:
-    name = str(options.rank_method or getattr(method_class(options.method), "ranker", "sebra"))
+    name = str(options.rank_method or getattr(method, "ranker", "sebra"))
     kind = ranker_class(name)
     part, _ = prepared.split("train")
     on = for_ranking(prepared, *ranking_network(options.preset, name), meter)
@@ -225,32 +243,44 @@ def _rank_first(
     return Ranking(table.assign(**{k: v.numpy() for k, v in found.items()}))
 
 
-def _with_noise(ranking: Ranking, prepared: Prepared, session: Session, meter: Meter) -> Ranking:
-    """A ranking in the order of the training split, with an estimate of wrong labels."""
-    found = Ranking(_table(ranking, prepared), ranking.details)
-    add_noise(found, prepared, session, meter)
-    return found
+def _annotated(samples: Samples, parts: Parts, session: Session) -> Parts:
+    """The training samples whose groups are known: one without a value is in no group."""
+    known = known_attributes(samples)[samples.rows("train")][parts.train]
+    if not known.all():
+        session.note(f"{int((~known).sum())} training samples without attributes are left out")
+    return Parts(parts.train[known], parts.heldout)
 
 
-def _table(ranking: Ranking, prepared: Prepared) -> Any:
-    return ranking.aligned_to(prepared.split("train")[0].ids)
+def _known_in_val(samples: Samples, session: Session) -> npt.NDArray[np.int64]:
+    """Positions in the val split of the samples whose groups are known."""
+    known = known_attributes(samples)[samples.rows("val")]
+    if not known.all():
+        session.note(f"{int((~known).sum())} val samples without attributes teach no last layer")
+    return np.flatnonzero(known)
 
 
-def _help(prepared: Prepared, parts: Parts, ranking: Ranking | None, needs: frozenset[str]) -> Help:
+def _help(
+    prepared: Prepared,
+    parts: Parts,
+    ranking: Ranking | None,
+    needs: frozenset[str],
+    session: Session,
+) -> Help:
     """What the method may use, cut to the samples that train."""
     device, samples = prepared.device, prepared.samples
     selector: Any = None
     guide = None
     if ranking is not None:
-        guide = guide_of(Ranking(_table(ranking, prepared).iloc[parts.train]), device)
+        guide = guide_of(Ranking(ranking.table.iloc[parts.train]), device)
     groups = heldout = heldout_groups = None
     numbers = group_numbers(samples) if samples.attributes else None
     if "groups" in needs and numbers is not None:
         groups = _tensor(_dense(numbers[samples.rows("train")][parts.train]), device)
     if needs & {"heldout", "heldout_groups"}:
-        heldout = prepared.task("val")
+        rows, known = samples.rows("val"), _known_in_val(samples, session)
+        heldout = prepared.task("val").subset(_tensor(known, device))
         if numbers is not None:
-            heldout_groups = _tensor(_dense(numbers[samples.rows("val")]), device)
+            heldout_groups = _tensor(_dense(numbers[rows[known]]), device)
     return Help(selector, guide, groups, heldout, heldout_groups)
 
 
@@ -310,6 +340,8 @@ def _selection(selector: Any) -> dict[str, Any]:
     out = {"criterion": selector.criterion, "best_epoch": selector.best_epoch}
     if selector.rows and "score" in selector.rows[-1]:
         out["score"] = selector.best_score
+    if selector.settled:  # the last row is the model; those before it led to it
+        last = last[-1:]
     if last:
         out["mean_of_last_epochs"] = float(np.mean(last))
     return out

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -133,8 +134,16 @@ def _evaluate_ranking(
         raise UsageError(f"{folder.path}: is a ranking of other data than {data} (no common id)")
     rest = samples.rows("train")[~readable]
     samples = samples.take(np.setdiff1d(np.arange(len(samples)), rest))
-    ids = samples.ids[samples.rows("train")]
-    ranking = Ranking(ranking.aligned_to(ids), ranking.details)
+    if not readable.all():
+        gone, total = int((~readable).sum()), len(readable)
+        if 2 * gone > total:
+            raise UsageError(
+                f"{folder.path}: is a ranking of other data than {data} ({gone} of {total} "
+                "training samples are not in it)"
+            )
+        if progress is not None:
+            progress.message(f"{gone} of {total} training samples are not in the ranking: left out")
+    ranking = ranking.taken(samples.take(samples.rows("train")))
     out.update(measure(ranking, samples))
     if len(samples.rows("test")):
         config = folder.read_config() if folder.has(CONFIG) else {}
@@ -155,7 +164,9 @@ def _disparity(
 ) -> dict[str, Any]:
     """PD with the network of the ranking run: trained on the bottom k, then on the top k."""
     session = Session(progress=progress)
-    preset = config.get("preset") if config.get("preset") in preset_names() else None
+    preset = config.get("preset")
+    if preset not in preset_names() and not Path(str(preset)).is_file():
+        preset = None
     runs = []
     for seed in range(seeds):
         source = Source(

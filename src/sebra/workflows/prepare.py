@@ -19,7 +19,7 @@ from sebra.runs.config import preset_mode
 from sebra.runs.meter import Meter
 from sebra.samples.fingerprint import fingerprint
 from sebra.samples.open import open_samples
-from sebra.samples.table import Samples, Texts
+from sebra.samples.table import Samples, Texts, untelling
 from sebra.samples.validate import require_trainable
 from sebra.workflows.prepared import Prepared, Source
 
@@ -68,6 +68,8 @@ def _prepare(
 
         samples = apply_marks(samples, source.exclude)
         require_trainable(samples)
+    for line in untelling(samples):
+        session.note(line)
     if samples.kind == "features":
         if source.mode == "finetune":
             raise UsageError(f"--mode finetune: {source.data} holds features, not images")

@@ -109,7 +109,7 @@ def tuned(
     """The ranker with the settings that `--tune` finds, and its trials; as it is without it."""
     if options.tune_seconds is None:
         return ranker, config, []
-    space = space_of(options.method, prepared.mode, options.overrides)
+    space = space_of(options.method, prepared.mode, options.overrides, config)
     task = prepared.rank_task(ranker)
     load_optimisers()
     with meter.phase("tune"):

@@ -40,6 +40,10 @@ class Axis:
         found = [type(now)(v) for v in (*self.values, *(now * f for f in self.factors))]
         return [value for value in found if value != now]
 
+    def cost(self, now: Any, value: Any) -> float:
+        """How many times as long a trial takes with the value."""
+        return max(1.0, float(value) / float(now)) if self.name == "steps" else 1.0
+
 
 _LEARNING = (
     Axis("lr", factors=(0.2, 5.0)),
@@ -59,14 +63,16 @@ SPACES: dict[str, dict[str, tuple[Axis, ...]]] = {
 }
 
 
-def space_of(method: str, mode: str, fixed: tuple[str, ...] = ()) -> tuple[Axis, ...]:
+def space_of(
+    method: str, mode: str, fixed: tuple[str, ...] = (), config: Any = None
+) -> tuple[Axis, ...]:
     """What `--tune` varies; settings that the user gave (`--set`) stay as they are."""
     if method not in SPACES:
         raise UsageError(
             f"--tune: {method} has no settings to search; choose from {', '.join(SPACES)}"
         )
     given = {text.partition("=")[0] for text in fixed}
-    if "lam" in given:
+    if "lam" in given or getattr(config, "lam", None) is not None:
         given |= {"p_critical", "beta"}  # lam is a threshold of its own, tied to beta
     axes = SPACES[method]["features" if mode == "features" else "finetune"]
     return tuple(axis for axis in axes if axis.name not in given)
@@ -115,7 +121,7 @@ class _Search:
         best = self._try(config, {axis.name: getattr(config, axis.name) for axis in space})
         for axis in space:
             for value in axis.beside(getattr(config, axis.name)):
-                if not self._time_left():
+                if not self._time_left(axis.cost(getattr(config, axis.name), value)):
                     break
                 trial = self._try(config, {**best["settings"], axis.name: value})
                 if trial["trust"] > best["trust"] + LEAST_GAIN:
@@ -123,10 +129,10 @@ class _Search:
         best["chosen"] = True
         return self.trials
 
-    def _time_left(self) -> bool:
-        """Whether another trial as long as the longest so far would end in time."""
+    def _time_left(self, cost: float) -> bool:
+        """Whether another trial, as long as the longest so far by its cost, would end in time."""
         longest: float = max(t["seconds"] for t in self.trials)
-        return time.monotonic() + longest <= self.ends
+        return time.monotonic() + cost * longest <= self.ends
 
     def _try(self, config: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
         started = time.monotonic()

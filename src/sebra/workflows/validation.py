@@ -12,7 +12,8 @@ from torch import nn
 
 from sebra.debiasing.selection import Selector
 from sebra.engine.task import Task
-from sebra.measuring.groups import score
+from sebra.measuring.groups import group_numbers, score
+from sebra.measuring.ranks import known_attributes
 from sebra.samples.table import Samples
 from sebra.workflows.history import predicted_classes
 from sebra.workflows.prepared import Prepared
@@ -63,7 +64,7 @@ def _selector(prepared: Prepared, parts: Parts, rank: Index | None, watch: _Watc
     samples = prepared.samples
     if len(samples.rows("val")):
         task, rows = prepared.task("val"), samples.rows("val")
-        if samples.attributes:
+        if _has_groups(samples, rows):
             return Selector(_ByGroups(samples, task, rows, watch), "worst validation group")
         return Selector(_Balanced(task, watch), "balanced validation accuracy")
     if len(parts.heldout) == 0:
@@ -74,6 +75,14 @@ def _selector(prepared: Prepared, parts: Parts, rank: Index | None, watch: _Watc
         words = "balanced accuracy on the least spurious held-out training samples"
     index = torch.from_numpy(kept).to(prepared.device)
     return Selector(_Balanced(prepared.task("train").subset(index), watch), words)
+
+
+def _has_groups(samples: Samples, rows: Index) -> bool:
+    """Whether a group with known attributes is large enough there to be the worst one."""
+    if not samples.attributes:
+        return False
+    groups = group_numbers(samples)[rows[known_attributes(samples)[rows]]]
+    return len(groups) > 0 and int(np.bincount(groups).max()) >= _SMALLEST_VALIDATION_GROUP
 
 
 def _least_spurious(samples: Samples, heldout: Index, rank: Index) -> Index:

@@ -18,7 +18,7 @@ from sebra.workflows.benching.plan import OWN_RANKER, parse_specs
 from sebra.workflows.benching.results import Results, pooled, result_tables
 from sebra.workflows.benching.rows import Row, first_difference, settings_of
 from sebra.workflows.benching.summary import Entry
-from sebra.workflows.presets import layout_of
+from sebra.workflows.presets import layout_of, named_preset
 
 ROWS, RANKINGS = "rows", "rankings"
 _TOLD_GROUPS = frozenset({"groupdro", "dfr"})  # unless they work on a ranking
@@ -60,17 +60,27 @@ def collect(folder: Path) -> list[Section]:
     places = sorted({p.parent.parent for kind in (ROWS, RANKINGS) for p in _rows_in(folder, kind)})
     if not places:
         raise UsageError(f"FOLDER: no rows under {folder}; sebra bench --out writes them")
-    groups: dict[Path, list[Results]] = {}
+    groups: dict[tuple[Path, str], dict[Path, Results]] = {}
     for place in places:
         results = _read(place)
-        variant = "?" in results.data
-        groups.setdefault(place.parent if variant else place, []).append(results)
-    out = []
-    for place, found in groups.items():
-        together = pooled([r.data for r in found], found)
-        where = place.relative_to(folder).as_posix() if place != folder else place.name
-        out.append(Section(where, (*found, *together)))
-    return out
+        base, _, variant = results.data.partition("?")
+        key = (place.parent, base) if variant else (place, "")
+        groups.setdefault(key, {})[place] = results
+    sections = [s for (beside, _), found in groups.items() for s in _sections(beside, found)]
+    return [Section(_name(place, folder), results) for place, results in sections]
+
+
+def _sections(beside: Path, found: dict[Path, Results]) -> list[tuple[Path, tuple[Results, ...]]]:
+    """Variants of a data set that lie side by side are one; the same one twice is two runs."""
+    names = [r.data for r in found.values()]
+    if len(set(names)) == len(names) > 1:
+        results = list(found.values())
+        return [(beside, (*results, *pooled(names, results)))]
+    return [(place, (results,)) for place, results in found.items()]
+
+
+def _name(place: Path, folder: Path) -> str:
+    return place.relative_to(folder).as_posix() if place != folder else place.name
 
 
 def _rows_in(folder: Path, kind: str) -> Iterable[Path]:
@@ -156,7 +166,7 @@ def _settings_now(row: Row) -> dict[str, Any]:
     class_of, role = (
         (ranker_class, "rank") if row["kind"] == "ranking" else (method_class, "debias")
     )
-    mode, preset = row["network"]["mode"], row.get("preset")
+    mode, preset = row["network"]["mode"], named_preset(row.get("preset"))
     kind = class_of(spec.name).config_class
     return settings_of(build_config(kind, role, spec.name, mode, preset, spec.overrides))
 

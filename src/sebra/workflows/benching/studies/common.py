@@ -7,8 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from sebra.errors import CollapsedError, UsageError
+from sebra.measuring.ranks import known_attributes
 from sebra.ranking.registry import ranker_class
+from sebra.samples.table import true_groups
 from sebra.workflows.benching.plan import Spec, with_shared
 from sebra.workflows.benching.summary import RANKING_TITLES, Entry
 from sebra.workflows.benching.tables import Table
@@ -56,6 +60,19 @@ def ranker_settings(bench: Workbench) -> tuple[str, ...]:
         first = bench.options.method_overrides[0]
         raise UsageError(f"--set {first}: this study only ranks; write --set rank.{first}")
     return bench.options.ranker_overrides
+
+
+def require_true_groups(bench: Workbench, study: str) -> None:
+    """Refuses data on which no ranking could be scored: some class needs two true groups."""
+    samples = bench.samples
+    rows = samples.rows("train")
+    rows = rows[known_attributes(samples)[rows]]
+    groups, labels = true_groups(samples)[rows], samples.labels[rows]
+    if not any(len(np.unique(groups[labels == c])) > 1 for c in np.unique(labels)):
+        raise UsageError(
+            f"study {study}: in {samples.source} no class has samples that break an attribute (or "
+            "none is known), so the quality of a ranking cannot be measured"
+        )
 
 
 def measures_of(entries: Sequence[Entry]) -> list[str]:

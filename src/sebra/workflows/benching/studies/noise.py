@@ -40,6 +40,7 @@ from sebra.workflows.prepared import Prepared
 
 Array = npt.NDArray[Any]
 SHARES = (0.1, 0.2)
+_TRAINED = (Spec("erm", "erm"), Spec("sebra", "sebra"))
 LEAST_LOST = 1.0  # points, below which there is nothing to recover
 FINDERS = {
     "noise": "noise column",
@@ -55,6 +56,7 @@ ACCURACIES = {
 
 def noise(bench: Workbench) -> Study:
     """Average precision of three ways to find wrong labels, and ERM's accuracy after removal."""
+    _with_settings(bench)  # wrong ones are refused before the work
     found: list[tuple[str, float, dict[str, Any]]] = []
     clean = [_accuracy(bench, bench.prepared.with_seed(seed)) for seed in _seeds(bench)]
     for kind in _kinds(bench):
@@ -124,6 +126,11 @@ def _tail(bench: Workbench, prepared: Prepared) -> Array:
     return out
 
 
+def _with_settings(bench: Workbench) -> tuple[Spec, ...]:
+    """ERM and Sebra, with what `--set` gives methods."""
+    return with_shared(_TRAINED, bench.options.method_overrides, method_class)
+
+
 def _last_epoch() -> Selector:
     """No selection: right labels to validate with would hide what wrong ones cost."""
     return Selector(None, "last epoch")
@@ -131,7 +138,7 @@ def _last_epoch() -> Selector:
 
 def _fit(bench: Workbench, task: Task) -> Any:
     """ERM to its last epoch."""
-    config: Any = bench.method_config(Spec("erm", "erm"))
+    config: Any = bench.method_config(_with_settings(bench)[0])
     return Erm(config).fit(task, Help(_last_epoch()), Session())
 
 
@@ -158,7 +165,7 @@ def _accuracy(
 
 def _debiased(bench: Workbench, task: Task, seen: Task) -> Any:
     """Ranks the task as rankers see it (`seen`) and trains on that ranking, to the last epoch."""
-    spec = Spec("sebra", "sebra")
+    spec = _with_settings(bench)[1]
     config: Any = bench.method_config(spec)
     ranking = _ranked(bench, seen)
     if config.weighs_noise:

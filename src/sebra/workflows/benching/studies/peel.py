@@ -26,6 +26,7 @@ from sebra.workflows.benching.studies.common import (
     MARKERS,
     Study,
     ranker_settings,
+    require_true_groups,
     save_figure,
 )
 from sebra.workflows.benching.studies.curves import Look, at_epochs, curve, over_seeds, shown_epochs
@@ -46,6 +47,7 @@ def peel(bench: Workbench) -> Study:
             f"study peel: {bench.samples.source} has no attribute columns, so the alignment of "
             "stages cannot be measured"
         )
+    require_true_groups(bench, "peel")
     peeled, faithful = with_shared((PEEL, FAITHFUL), ranker_settings(bench), ranker_class)
     stages: list[Row] = []
     curves: list[Row] = []
@@ -68,10 +70,14 @@ def _alignments(prepared: Prepared) -> Look:
     names, aligned = alignment(samples)
     everyone = torch.arange(len(task), device=task.device)
     labels = samples.labels[rows]
+    known = [a.codes[rows] >= 0 for a in samples.attributes.values()]
 
     def look(network: torch.nn.Module) -> Mapping[str, float]:
         p = label_probability(network, task, everyone).cpu().numpy()
-        found = {n: column_d(p, aligned[rows, k], labels) for k, n in enumerate(names)}
+        found = {
+            n: column_d(p[here], aligned[rows, k][here], labels[here])
+            for k, (n, here) in enumerate(zip(names, known, strict=True))
+        }
         return {n: d for n, d in found.items() if d is not None}
 
     return look

@@ -32,6 +32,7 @@ from sebra.workflows.benching.studies.common import (
     Study,
     new_figure,
     ranker_settings,
+    require_true_groups,
     save_figure,
 )
 from sebra.workflows.benching.tables import ABSENT, Table
@@ -75,6 +76,7 @@ def robustness(bench: Workbench) -> Study:
             f"study robustness: {bench.samples.source} has no attribute columns, so the quality "
             "of a ranking cannot be measured"
         )
+    require_true_groups(bench, "robustness")
     specs = with_shared(METHODS, ranker_settings(bench), ranker_class)
     rows: list[Row] = []
     for seed in range(bench.options.seeds):

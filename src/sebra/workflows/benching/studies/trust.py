@@ -9,12 +9,15 @@ from typing import Any
 import numpy as np
 
 from sebra.errors import Interrupted, SebraError, UsageError
+from sebra.ranking.registry import ranker_class
 from sebra.ranking.trust import trust_in, witness_of
-from sebra.workflows.benching.plan import Spec, parse_specs
+from sebra.workflows.benching.plan import Spec, parse_specs, with_shared
 from sebra.workflows.benching.studies.common import (
     MARKERS,
     Study,
     new_figure,
+    ranker_settings,
+    require_true_groups,
     save_figure,
 )
 from sebra.workflows.benching.tables import Table
@@ -38,11 +41,13 @@ def trust(bench: Workbench) -> Study:
             f"study trust: {bench.samples.source} has no attribute columns, so there is no true "
             "Somers' D to compare trust with"
         )
+    require_true_groups(bench, "trust")
+    specs = with_shared(RANKERS, ranker_settings(bench), ranker_class)
     runs: list[dict[str, Any]] = []
     left_out: list[str] = []
     for seed in range(bench.options.seeds):
         witness = witness_of(bench.to_rank(seed).rank_task())
-        for spec in RANKERS:
+        for spec in specs:
             try:
                 row = bench.ranking(spec, seed)
             except Interrupted:
