@@ -162,3 +162,80 @@ def test_a_doubtful_stage_orders_by_degree_and_is_named_all_the_same(evidence, c
 def test_settings_out_of_range_are_refused():
     with pytest.raises(UsageError, match="evidence"):
         PeelConfig(evidence=0)
+
+
+def many_classes(classes, n, seed=0):
+    """A loud cue with a value for each class, followed by nine of ten, and the class itself."""
+    rng = np.random.default_rng(seed)
+    y = rng.permutation(np.arange(n) % classes)
+    follows = rng.random(n) < 0.9
+    cue = np.where(follows, y, (y + rng.integers(1, classes, n)) % classes)
+    means = rng.normal(size=(2, classes, 8))
+    means /= np.linalg.norm(means, axis=2, keepdims=True)
+    x = rng.normal(size=(n, 24))
+    x[:, :8] += 6 * means[0][cue]
+    x[:, 8:16] += 1.5 * means[1][y]
+    return x.astype(np.float32), y, follows
+
+
+@pytest.mark.parametrize("classes", [5, 20])
+def test_of_many_classes_the_one_told_counts_not_half_of_the_chance(classes):
+    """A label is told where it is likeliest; with twenty classes few reach one half."""
+    x, y, follows = many_classes(classes, 3000)
+    result, _ = peel(x, y)
+    assert "stage_1" in result.stages
+    assert somers(result.stages["stage_1"], follows) > 0.6
+    rank = ranks_within_classes(result.bucket, result.score, y)
+    by_class = [somers(-rank[y == c], follows[y == c]) for c in range(classes)]
+    assert np.mean(by_class) > 0.75
+
+
+def test_a_run_stopped_between_noise_and_stage_gives_the_same_ranking(tmp_path, monkeypatch):
+    """With networks and wrong labels a second stage trains twice under one name."""
+    from ranking.toys import noisy_pictures
+    from sebra.ranking import crossfit
+
+    task, labels = noisy_pictures()
+    config = PeelConfig(
+        folds=2, steps=100, batch=32, lr=0.01, evidence=0.2, least=1, stages=2, flip=False
+    )
+    train = crossfit.train_epoch
+    calls = 0
+
+    def run(session, stop=None):
+        nonlocal calls
+        calls = 0
+
+        def counted(*arguments, **named):
+            nonlocal calls
+            if calls == stop:
+                raise KeyboardInterrupt
+            calls += 1
+            return train(*arguments, **named)
+
+        monkeypatch.setattr(crossfit, "train_epoch", counted)
+        result = PeelRanker(config).rank(task, session, Blind())
+        return ranks_within_classes(result.bucket, result.score, labels)
+
+    whole = run(Session())
+    total = calls
+    assert total == 12  # the second stage's noise among them
+    for stop in (3, 10):  # in the first stage; between the noise of the second and the stage itself
+        folder = tmp_path / str(stop)
+        folder.mkdir()
+        with pytest.raises(KeyboardInterrupt):
+            run(Session(folder, {}, every_seconds=0), stop)
+        again = run(Session(folder, {}, resume=True, every_seconds=0))
+        assert (again == whole).all(), f"stopped before part {stop}"
+
+
+@pytest.mark.parametrize(
+    ("noisy", "words"), [(False, "too few samples of two classes"), (True, "look mislabelled")]
+)
+def test_why_nothing_stands_is_said_as_it_is(noisy, words):
+    easy = np.linspace(-1, 1, 40)
+    stage = Stage(easy, easy, 0.9, 0.95, 0.95, np.full(40, 0.5 if noisy else 0.0))
+    assert stage.evidence > 0.8
+    assert words in PeelRanker(PeelConfig())._why_not(stage)
+    weak = Stage(easy, easy, 0.9, 0.5, 0.5, np.zeros(40))
+    assert "share no property" in PeelRanker(PeelConfig())._why_not(weak)

@@ -128,3 +128,15 @@ def test_reliability_is_that_of_one_half_in_the_eyes_of_the_other():
     ones = np.ones(400)
     assert trust._between_halves(fixed, same, ones, labels) == 1.0
     assert trust._between_halves(anything, same, ones, labels) < 0.1
+
+
+def test_where_too_few_break_a_shortcut_from_easy_to_hard_is_worth_something():
+    """As at 1:100 between classes: nothing is certain, and yet chance is not as good."""
+    rng = np.random.default_rng(4)
+    y = np.r_[np.zeros(1000, dtype=np.int64), np.ones(20, dtype=np.int64)]
+    follows = rng.random(1020) > 0.1
+    x = rng.normal(size=(1020, 6)).astype(np.float32)
+    x[:, 0] += 5 * (np.where(follows, y, 1 - y) - 0.5)
+    task = task_of(x, y)
+    assert value(task, follows + 0.01 * rng.random(1020)) > 0.1
+    assert value(task, rng.random(1020)) < 0.1

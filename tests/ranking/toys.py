@@ -71,3 +71,24 @@ def images(n: int = 24, side: int = 12, seed: int = 0) -> Task:
     return Task(
         inputs, torch.arange(n), targets, 2, lambda seed, hidden: build(spec, seed), cpu, seed
     )
+
+
+def noisy_pictures(n: int = 400, side: int = 12) -> tuple[Task, np.ndarray]:
+    """Small pictures with a loud colour that follows the class, and one label in ten wrong."""
+    from sebra.engine.networks import SMALL, NetworkSpec, build
+    from sebra.loading.inputs import Inputs
+    from sebra.samples.table import ImageArray
+
+    rng = np.random.default_rng(0)
+    true = np.arange(n) % 2
+    cue = np.where(rng.random(n) < 0.85, true, 1 - true)
+    pixels = rng.integers(0, 120, (n, side, side, 3))
+    pixels[np.arange(n), :, :, cue] += 80
+    for i, c in enumerate(true):  # the class: where a patch is
+        pixels[i, 8 * c : 8 * c + 4, :4, 2] += 110
+    labels = np.where(rng.random(n) < 0.1, 1 - true, true)
+    cpu, spec = torch.device("cpu"), NetworkSpec(SMALL, (3, side, side), 2)
+    content = ImageArray(pixels.astype(np.uint8), np.arange(n))
+    targets = torch.from_numpy(labels)
+    network = lambda seed, hidden: build(spec, seed)  # noqa: E731
+    return Task(Inputs(content, cpu), torch.arange(n), targets, 2, network, cpu, 0), labels

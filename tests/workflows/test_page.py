@@ -79,6 +79,29 @@ class Test_sections:
             "celeba, 2 variants together",
         ]
 
+    def test_other_data_beside_variants_and_the_same_variant_twice_stay_apart(self, tmp_path):
+        for split in (0, 1):
+            put(tmp_path / "x" / f"c{split}", row("erm", 0, data=f"celeba?split={split}"))
+        put(tmp_path / "x" / "mnist", row("erm", 0, data="cmnist?n=9"))
+        for name in ("first", "second"):
+            put(tmp_path / "y" / name, row("erm", 0, data="demo?n=300"))
+        sections = collect(tmp_path)
+        assert [(s.where, s.whole.data, len(s.rows)) for s in sections] == [
+            ("x", "celeba, 2 variants together", 2),
+            ("x/mnist", "cmnist?n=9", 1),
+            ("y/first", "demo?n=300", 1),
+            ("y/second", "demo?n=300", 1),
+        ]
+
+    def test_rows_without_a_preset_are_of_today_too(self, tmp_path):
+        now = settings_of(
+            build_config(method_class("erm").config_class, "debias", "erm", "finetune", None)
+        )
+        put(tmp_path / "none", row("erm", 0, settings=now, preset="none"))
+        put(tmp_path / "old", *(row("erm", s, settings={}, preset="none") for s in range(3)))
+        text, _ = results_page(tmp_path, "x")
+        assert "- UrbanCars: none\n" in text
+
     def test_the_paper_stands_beside_the_fine_tuned_folder_with_most_runs(self, tmp_path):
         put(tmp_path / "few", row("erm", 0, evaluation={"id_accuracy": 1.0}))
         put(tmp_path / "many", row("erm", 0), row("erm", 1))

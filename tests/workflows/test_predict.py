@@ -142,3 +142,40 @@ def test_the_command_reports_on_stderr_and_prints_one_object(call_cli, tmp_path)
     assert len(table((tmp_path / "deep" / "answers.csv").read_text(encoding="utf-8"))) == 2
     assert call_cli("predict", tmp_path / "run", "nowhere").status == 2
     assert call_cli("predict", tmp_path / "new", "new").status == 2
+
+
+class Test_data_without_labels:
+    @pytest.fixture
+    def linear(self):
+        spec = NetworkSpec(LINEAR, (5,), 2)
+        return Model(build(spec, 0), ("a", "b"), (spec,))
+
+    @pytest.mark.parametrize("labels", [None, [0, 1, 1], [1, 1, 1], ["new", "", "x"]])
+    def test_features_need_none_and_any_do(self, linear, tmp_path, labels):
+        x = np.random.default_rng(0).normal(size=(3, 5))
+        more = {} if labels is None else {"y": np.array(labels), "split": np.full(3, 2)}
+        np.savez(tmp_path / "new.npz", X=x, **more)
+        found = predict(linear, str(tmp_path / "new.npz"))
+        assert found.ids.tolist() == ["0", "1", "2"]
+        np.save(tmp_path / "X.npy", x)
+        again = predict(linear, str(tmp_path))
+        assert np.array_equal(found.probabilities, again.probabilities)
+
+    def test_a_table_of_paths(self, model, tmp_path):
+        for i in range(2):
+            miniatures.save(tmp_path / f"{i}.png", seed=i, tint=i % 2)
+        (tmp_path / "new.csv").write_text("path,split\n1.png,test\n0.png,nonsense\n", "utf-8")
+        found = predict(model, str(tmp_path / "new.csv"))
+        assert found.ids.tolist() == ["1.png", "0.png"]
+        assert [r["predicted"] for r in found.rows()] == ["green", "red"]
+
+    def test_what_cannot_be_predicted_is_said(self, linear, model, tmp_path):
+        np.savez(tmp_path / "no.npz", y=np.zeros(3))
+        with pytest.raises(UsageError, match="no array 'X'"):
+            predict(linear, str(tmp_path / "no.npz"))
+        np.savez(tmp_path / "nan.npz", X=np.full((2, 5), np.nan))
+        with pytest.raises(UsageError, match="NaN or infinity"):
+            predict(linear, str(tmp_path / "nan.npz"))
+        (tmp_path / "no.csv").write_text("label\ncat\n", encoding="utf-8")
+        with pytest.raises(UsageError, match="no column 'path' or 'text'"):
+            predict(model, str(tmp_path / "no.csv"))

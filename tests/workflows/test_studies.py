@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 
 import numpy as np
 import pytest
@@ -158,3 +159,50 @@ class Test_curves:
             "epoch 2": "1.75",
             "epoch 4": "–",
         }
+
+
+@pytest.mark.parametrize("name", ["peel", "trust", "robustness"])
+def test_data_on_which_nobody_breaks_an_attribute_is_refused_before_the_work(tmp_path, name):
+    y = miniatures.features()["y"]
+    for cue in (y, np.full(len(y), np.nan)):
+        file = miniatures.npz(tmp_path / "x.npz", cue=cue)
+        with pytest.raises(
+            UsageError, match=r"no class has samples that break|no attribute column"
+        ):
+            study(name, Source(str(file), device="cpu"), quick(), folder(tmp_path))
+
+
+@pytest.mark.parametrize(("name", "key"), [("trust", "rank.bogus"), ("noise", "bogus")])
+def test_a_setting_that_no_run_of_a_study_has_is_refused(features, tmp_path, name, key):
+    options = BenchOptions((), 1, None, (f"{key}=3",))
+    with pytest.raises(UsageError, match=r"none of .* has such a setting"):
+        study(name, features, options, folder(tmp_path))
+
+
+def test_settings_reach_the_rankings_of_the_trust_study(tmp_path):
+    data = tmp_path / "toy.npz"
+    np.savez(data, **miniatures.features(n=300))
+    options = BenchOptions((), 1, None, ("rank.epochs=3", "rank.enough=0"))
+    study("trust", Source(str(data), device="cpu"), options, folder(tmp_path))
+    rows = [
+        json.loads(f.read_text("utf-8")) for f in (tmp_path / "run").glob("rankings/sebra*.json")
+    ]
+    epochs = {r["method"]: r["settings"]["epochs"] for r in rows}
+    assert epochs["sebra"] == 3
+    assert epochs["sebra[epochs=2]"] == 2  # its own goes before
+
+
+def test_a_missing_attribute_is_not_a_broken_one_in_the_curves(tmp_path):
+    found = []
+    for missing in (0, 100):
+        arrays = miniatures.features(n=400)
+        cue = arrays["cue"].astype(float)
+        cue[:missing] = np.nan
+        file = tmp_path / f"{missing}.npz"
+        np.savez(file, **(arrays | {"cue": cue}))
+        options = BenchOptions((), 1, None, ("rank.epochs=2", "rank.enough=0"))
+        study("peel", Source(str(file), device="cpu"), options, folder(tmp_path, str(missing)))
+        text = (tmp_path / str(missing) / "table.csv").read_text(encoding="utf-8")
+        rows = csv.DictReader(io.StringIO(text))
+        found.append(next(float(r["cue"]) for r in rows if r["epoch"] == "1.0"))
+    assert found[1] > found[0] - 0.1

@@ -114,3 +114,14 @@ def test_the_command_prints_the_trials_and_keeps_the_choice(tmp_path, capsys):
 def test_tune_refuses_a_ranker_without_settings(tmp_path, capsys):
     assert cli(["rank", "demo", "--method", "random", "--tune", "--out", str(tmp_path / "r")]) == 2
     assert "--tune" in capsys.readouterr().err
+
+
+def test_a_threshold_that_a_preset_gives_is_not_searched():
+    config = SebraConfig(lam=0.2)
+    assert [axis.name for axis in space_of("sebra", "features", (), config)] == ["lr"]
+
+
+def test_more_steps_are_expected_to_take_longer():
+    axis = Axis("steps", factors=(2.0, 0.5))
+    assert [axis.cost(100, v) for v in axis.beside(100)] == [2.0, 1.0]
+    assert Axis("lr", factors=(3.0,)).cost(0.1, 0.3) == 1.0
