@@ -34,6 +34,7 @@ from sebra.ranking.noise import SUSPECT, NoiseEstimate, estimate_noise, noise_am
 from sebra.ranking.ranking import Monitor, RankResult
 
 Floats = npt.NDArray[np.float64]
+_EARLIER_SHARE = 0.5  # of the margins of stages before the last, in the order inside a pattern
 _EASY_SHARE = 0.3  # of the first model's margin in a stage's column: it steadies the order
 _AS_WELL = 0.05  # the most by which strength and the first model's accuracy differ, of the latter
 
@@ -239,10 +240,13 @@ class PeelRanker:
         certain = 1 + max((k for k, s in enumerate(found) if self._is_certain(s)), default=-1)
         pattern = _patterns(found[:certain], noise)
         if found:
-            # Inside a pattern: how far a sample follows each of them, which mends where a margin
-            # was cut wrongly, and how easily its class is told once they are all neutral.
-            parts = [*(s.margin for s in found), tried[-1].easy]
-            score = np.sum([_standing(values, pattern, given) for values in parts], axis=0)
+            # Inside a pattern: how far a sample follows the last shortcut and doubtful ones, less
+            # so the earlier ones, which mends where a margin was cut wrongly, and how easily its
+            # class is told once they are all neutral: by all that is left.
+            shares = [1.0 if k >= certain - 1 else _EARLIER_SHARE for k in range(len(found))]
+            parts = [(w, s.margin) for w, s in zip(shares, found, strict=True)]
+            parts.append((1.0, tried[-1].easy))
+            score = np.sum([w * _standing(values, pattern, given) for w, values in parts], axis=0)
         else:  # likely mislabelled ones are placed as members of the class they look like
             score = np.where(noise > 0, np.abs(tried[0].easy), tried[0].easy)
         bucket = _parts(pattern, score, given, self.config.parts)
