@@ -13,6 +13,7 @@ from sebra.errors import UsageError
 from sebra.ranking.ranking import Ranking
 from sebra.workflows.bench import bench
 from sebra.workflows.benching import workbench
+from sebra.workflows.benching.runs import own_ranker
 from sebra.workflows.debias import DebiasOptions, debias
 
 
@@ -95,3 +96,12 @@ def test_does_not_judge_its_own_ranking(cars, tmp_path, monkeypatch):
 def test_is_the_backbone_of_the_features_in_features_mode(features, tmp_path):
     with pytest.raises(UsageError, match="--rank-weights: rankings over frozen features"):
         bench([features], options("sebra", rank_weights="none"), folder(tmp_path))
+
+
+def test_a_method_over_stages_is_given_a_ranking_that_has_them(features, tmp_path):
+    chosen = options("resample[by=stages],resample", seeds=1, overrides=())
+    assert [own_ranker(m) for m in chosen.methods] == ["peel", "sebra"]
+    with_all = options("resample", seeds=1, overrides=("by=stages", "epochs=2"))
+    run = bench([features], with_all, folder(tmp_path))
+    assert (tmp_path / "run" / "rankings" / "peel-0.json").is_file()
+    assert run.metrics["datasets"][0]["methods"]

@@ -91,12 +91,14 @@ def _methods(options: BenchOptions) -> tuple[Spec, ...]:
 
 def own_ranker(method: Spec) -> str:
     """The ranker that a method takes where none is asked for."""
-    return str(getattr(method_class(method.name), "ranker", OWN_RANKER))
+    kind = method_class(method.name)
+    made = kind(kind.config_class(**parse_overrides(kind.config_class, method.overrides)))
+    return str(getattr(made, "ranker", OWN_RANKER))
 
 
 def _rankers(options: BenchOptions) -> tuple[Spec, ...]:
     """The rankers asked for, else those the methods take by themselves."""
-    own = dict.fromkeys([OWN_RANKER, *(own_ranker(m) for m in options.methods)])
+    own = dict.fromkeys([OWN_RANKER, *(own_ranker(m) for m in _methods(options))])
     specs = options.rankers or tuple(Spec(name, name) for name in own)
     return with_shared(specs, options.ranker_overrides, ranker_class)
 
