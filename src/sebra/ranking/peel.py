@@ -208,13 +208,16 @@ class PeelRanker:
     def _stands(self, stage: Stage, labels: npt.NDArray[np.int64]) -> bool:
         cfg = self.config
         broken = np.bincount(labels, ~stage.follows * (1 - stage.noise))
+        return stage.evidence >= self._wanted(stage) and bool((broken >= cfg.least).sum() >= 2)
+
+    def _wanted(self, stage: Stage) -> float:
+        """The evidence that a stage must reach to stand."""
         as_well = abs(stage.strength - stage.accuracy) <= _AS_WELL * stage.accuracy
-        wanted = cfg.evidence * (1 - cfg.doubt * as_well)
-        return stage.evidence >= wanted and bool((broken >= cfg.least).sum() >= 2)
+        return self.config.evidence * (1 - self.config.doubt * as_well)
 
     def _why_not(self, stage: Stage) -> str:
         """Why a candidate does not stand, for the user."""
-        if stage.evidence < self.config.evidence:
+        if stage.evidence < self._wanted(stage):
             return (
                 "hard samples share no property that can be seen in new ones, evidence "
                 f"{stage.evidence:.2f}"

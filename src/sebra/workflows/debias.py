@@ -109,12 +109,11 @@ def debias_prepared(
     """Trains on a prepared data set; ranks first where the method needs it and none is given."""
     method, config = _settle(prepared, options, ranking)
     if ranking is not None:
-        ranking = ranking.taken(prepared.split("train")[0])
+        ranking = ranking.taken(prepared.split("train")[0])  # a table of its own, in this order
     if ranking is None and "ranking" in method.needs:
         ranking = _rank_first(prepared, options, method, session, meter)
     weighs = getattr(config, "weighs_noise", False)
     if ranking is not None and weighs and "noise" not in ranking.table:
-        ranking = ranking.taken(prepared.split("train")[0])  # a table of its own to add to
         add_noise(ranking, prepared, session, meter)
     parts = split_training(prepared.samples, prepared.source.seed)
     if "groups" in method.needs:
