@@ -77,6 +77,17 @@ def test_help_starts_in_half_a_second(repo_root: Path) -> None:
     assert min(spent) < 0.5
 
 
+def test_a_ranking_loads_no_scikit_learn(repo_root: Path, tmp_path: Path) -> None:
+    """Its import takes seconds, of which a ranking of thousands of images has twenty."""
+    statement = (
+        f"import os; os.environ['SEBRA_CACHE'] = {str(tmp_path)!r}\n"
+        "import sebra; sebra.rank('demo?n=300', method='peel', device='cpu')\n"
+    )
+    loaded = modules_after(statement, repo_root)
+    assert "torch" in loaded
+    assert "sklearn" not in loaded
+
+
 @pytest.mark.parametrize("name", [name for name in sebra.__all__ if name != "__version__"])
 def test_every_promised_name_is_there_and_is_callable(name: str) -> None:
     assert callable(getattr(sebra, name))
