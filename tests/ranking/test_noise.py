@@ -9,7 +9,7 @@ import torch
 from sklearn.metrics import average_precision_score
 
 from ranking.toys import images, noisy
-from sebra.ranking import noise
+from sebra.ranking import noise, noise_heads
 from sebra.ranking.noise import estimate_noise, noise_of
 
 
@@ -88,14 +88,14 @@ class Test_odd_data:
 
     def test_samples_beyond_the_training_limit_are_judged_the_same_way(self, monkeypatch):
         x, y, _ = data(n=1200, wrong=120)
-        monkeypatch.setattr(noise, "MOST_TO_TRAIN", 700)
+        monkeypatch.setattr(noise_heads, "MOST_TO_TRAIN", 700)
         found = noise_of(x, y, 2).noise
         assert average_precision_score(np.arange(1200) < 120, found) > 0.9
 
     def test_heads_trained_in_turn_equal_those_trained_together(self, monkeypatch):
         x, y, _ = data()
         together = noise_of(x, y, 2)
-        monkeypatch.setattr(noise, "_LOGITS", 1)
+        monkeypatch.setattr(noise_heads, "_LOGITS", 1)
         assert np.abs(noise_of(x, y, 2).typical - together.typical).mean() < 0.02
 
     def test_too_many_logits_are_not_even_tried(self, monkeypatch):
@@ -122,3 +122,33 @@ def test_heads_that_hardly_know_the_classes_accuse_nobody():
         x[:, 0] += core * (2 * y - 1)
         found = noise_of(torch.from_numpy(x).float(), torch.from_numpy(y), 2)
         assert found.flagged.mean() < 0.02
+
+
+def test_classes_that_cannot_be_told_apart_do_not_accuse_each_other():
+    """Classes in twos that look alike; wrong labels across the twos are found all the same."""
+    rng = np.random.default_rng(7)
+    true = rng.integers(0, 4, 2000)
+    x = 1.5 * rng.normal(size=(2, 20))[true // 2] + rng.normal(size=(2000, 20))
+    given = true.copy()
+    given[:100] = (given[:100] + 2) % 4
+    found = noise_of(torch.from_numpy(x).float(), torch.from_numpy(given), 4).flagged
+    assert found[:100].mean() > 0.6
+    assert found[100:].mean() < 0.01
+
+
+def test_hard_right_samples_of_many_weak_classes_are_left_alone():
+    """Their density on the scale falls up to its end, which a cut at one half does not see."""
+    rng = np.random.default_rng(0)
+    centres = rng.normal(size=(10, 40))
+    centres *= 1.6 / np.linalg.norm(centres, axis=1, keepdims=True)
+    y = rng.integers(0, 10, 4000)
+    x = torch.from_numpy(centres[y] + rng.normal(size=(4000, 40))).float()
+    assert noise_of(x, torch.from_numpy(y), 10).flagged.mean() < 0.01
+
+
+def test_the_lowest_cut_counts_unless_a_higher_one_clearly_says_less():
+    even = (np.arange(400) + 0.5) / 400
+    assert noise._level(even) == 400
+    thinning = np.concatenate([even[:200], 0.5 + 0.2 * even])  # nothing above 0.7
+    assert noise._level(thinning) < 0.1 * 400
+    assert noise._level(np.array([0.1, 0.2, 0.55])) == 2  # too few to believe a higher cut

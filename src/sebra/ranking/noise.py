@@ -6,43 +6,35 @@ and is an unusual member of the other. So a sample is compared with the members 
 seems to belong to: heads that have not seen it say how much it looks like that class, and
 `typical` is the share of the class's members that look like it less. Mislabelled samples spread
 evenly over that scale, hard ones crowd at its low end; the density at the high end therefore says
-how many are mislabelled, and `noise` is the share of them at the sample's own place.
+how many are mislabelled, and `noise` is the share of them at the sample's own place. Heads that can
+hardly tell two classes apart accuse no sample of the one of being the other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from sebra.engine.networks import RANDOM, Network, NetworkSpec, build
 from sebra.engine.passes import evaluating, predict
 from sebra.engine.task import Task
-from sebra.ranking.folds import stratified_folds
+from sebra.ranking.noise_heads import Reader, held_out_logits
 
 Array = npt.NDArray[Any]
-Reader = Callable[[Tensor], Tensor]  # places -> features, n x d floats
 
-FOLDS = 10
-STRENGTHS = (0.3, 1.0)  # of the heads: a sample must look wrong to a stiff and to a supple one
-MOST_TO_TRAIN = 40_000  # samples that a head sees; it judges all the others
 MOST_LOGITS = 250_000_000  # samples x classes, above which nothing is estimated
 FEWEST_MEMBERS = 10  # of a class, below which nothing can be called a typical member of it
 FEWEST_SAMPLES = 40
-UPPER = 0.5  # above this only mislabelled samples are expected on the scale of typicality
+CUTS = (0.5, 0.6, 0.7, 0.8, 0.9)  # of typicality: above one of them all are mislabelled
+CLEARLY = 3.0  # standard errors by which a higher cut must say less to be believed
 SUSPECT = 0.5  # noise from which a sample counts as flagged
 _BINS = (4, 20)
 _PER_BIN = 15
-_STEPS = 80
-_TOLERANCE = 1e-4
-_LOGITS = 30_000_000  # numbers held at once while heads train
-_BLOCK = 8192
 
 
 @dataclass(frozen=True)
@@ -124,7 +116,7 @@ def _estimate(read: Reader, targets: Tensor, classes: int, seed: int) -> NoiseEs
     n = len(labels)
     if n < FEWEST_SAMPLES or len(np.unique(labels)) < 2:
         return _nothing(labels)
-    seen = _held_out_logits(read, targets, classes, seed)
+    seen = held_out_logits(read, targets, classes, seed)
     mean = np.mean([z - z.mean(1, keepdims=True) for z in seen], axis=0)
     best = _best_other(mean, labels)
     # Both heads must agree: what only one of them finds ordinary may be an accident of that head.
@@ -132,18 +124,37 @@ def _estimate(read: Reader, targets: Tensor, classes: int, seed: int) -> NoiseEs
     doubt = _sigmoid(mean[np.arange(n), best] - mean[np.arange(n), labels])
     # The last terms order samples whose share is the same.
     noise = 0.9 * _share_mislabelled(typical) + 0.08 * typical + 0.02 * doubt
-    noise = noise * min(1.0, 2 * _skill(mean, labels))
+    noise = noise * np.minimum(1.0, 2 * _skill(mean, labels, best))
     suggested = np.where(typical > 0, best, labels)
     return NoiseEstimate(noise.astype(np.float64), suggested.astype(np.int64), typical)
 
 
-def _skill(logits: Array, labels: Array) -> float:
-    """Held-out accuracy, classes alike, from 0 (chance) to 1: who knows little accuses nobody."""
+def _skill(logits: Array, labels: Array, best: Array) -> Array:
+    """From 0 (chance) to 1, how well a sample's class is told from the one it looks like.
+
+    The accuracy over all classes counts where it is the lower one.
+    """
+    classes = logits.shape[1]
+    members = _by_code(labels)
     right = logits.argmax(1) == labels
-    present = np.unique(labels)
-    accuracy = float(np.mean([right[labels == c].mean() for c in present]))
-    chance = 1 / len(present)
-    return max(0.0, (accuracy - chance) / max(1 - chance, 1e-12))
+    accuracy = float(np.mean([right[rows].mean() for rows in members.values()]))
+    chance = 1 / len(members)
+    overall = (accuracy - chance) / (1 - chance)
+    out = np.zeros(len(labels))
+    for code, rows in _by_code(labels * classes + best).items():
+        own, other = divmod(code, classes)
+        if other in members:
+            here, there = logits[members[own]], logits[members[other]]
+            told = np.mean(here[:, own] > here[:, other]) + np.mean(there[:, other] > there[:, own])
+            out[rows] = max(0.0, min(overall, float(told) - 1))
+    return out
+
+
+def _by_code(codes: Array) -> dict[int, Array]:
+    """The rows of every code that occurs."""
+    order = np.argsort(codes, kind="stable")
+    found, first = np.unique(codes[order], return_index=True)
+    return dict(zip(found.tolist(), np.split(order, first[1:]), strict=True))
 
 
 def _nothing(labels: Array) -> NoiseEstimate:
@@ -172,84 +183,6 @@ def untrained_network(task: Task) -> Network:
     return network
 
 
-def _held_out_logits(read: Reader, y: Tensor, classes: int, seed: int) -> list[Array]:
-    """Per strength, the logits of every sample from a head that was trained without it."""
-    shuffle = np.random.default_rng(seed).permutation(len(y))
-    fold = torch.from_numpy(stratified_folds(y.cpu().numpy(), FOLDS, shuffle)).to(y.device)
-    order = torch.randperm(len(y), generator=torch.Generator().manual_seed(seed)).to(y.device)
-    # In the order they are stored in: a memory map is read forwards.
-    rows, rest = order[:MOST_TO_TRAIN].sort().values, order[MOST_TO_TRAIN:].sort().values
-    x = torch.cat([read(part) for part in _parts(rows, _BLOCK)])
-    std, mean = torch.std_mean(x, dim=0, correction=0)
-    # Divided by the root of the dimension, so that one strength suits every d.
-    scale = 1 / (std.clamp_min(1e-6) * x.shape[1] ** 0.5)
-    x = (x - mean) * scale
-    heads = [_trained(x, y[rows], fold[rows], classes, c) for c in STRENGTHS]
-    out = [np.empty((len(y), classes), dtype=np.float32) for _ in heads]
-
-    def judge(part: Tensor, features: Tensor) -> None:
-        where = part.cpu().numpy()
-        for weights, logits in zip(heads, out, strict=True):
-            every = torch.einsum("nd,dkc->nkc", features, weights[:-1]) + weights[-1]
-            own = every[torch.arange(len(part), device=part.device), fold[part]]
-            logits[where] = own.cpu().numpy()
-
-    block = max(1, min(_BLOCK, _LOGITS // (FOLDS * classes)))
-    for at in _parts(torch.arange(len(rows), device=y.device), block):
-        judge(rows[at], x[at])
-    for part in _parts(rest, block):
-        judge(part, (read(part) - mean) * scale)
-    return out
-
-
-def _trained(x: Tensor, y: Tensor, fold: Tensor, classes: int, c: float) -> Tensor:
-    """A head per fold, trained on the others: d + 1 x folds x classes."""
-    # Heads of several folds share every pass over the features, as far as memory allows.
-    together = max(1, min(FOLDS, _LOGITS // (len(x) * classes)))
-    parts = []
-    for numbers in _parts(torch.arange(FOLDS, device=x.device), together):
-        parts.append(_heads(x, y, fold[:, None] != numbers[None, :], classes, c))
-    return torch.cat(parts, dim=1)
-
-
-def _parts(x: Tensor, size: int) -> list[Tensor]:
-    return [x[start : start + size] for start in range(0, len(x), size)]
-
-
-def _heads(x: Tensor, y: Tensor, use: Tensor, classes: int, c: float) -> Tensor:
-    """Multinomial logistic regressions, one per column of `use`, each on the rows it marks.
-
-    Each minimises `mean CE + |w|² / (2 c n)`. Returns d + 1 x heads x classes; the last row holds
-    the intercepts.
-    """
-    n, heads = use.shape
-    weights = torch.zeros(x.shape[1] + 1, heads, classes, device=x.device, requires_grad=True)
-    share = use.float() / use.sum(0)
-    strength = 1 / (2 * c * use.sum(0).float())
-    labels = y[:, None].expand(n, heads).reshape(-1)
-    optimizer = torch.optim.LBFGS(
-        [weights],
-        max_iter=_STEPS,
-        tolerance_grad=_TOLERANCE,
-        tolerance_change=1e-9,
-        history_size=10,
-        line_search_fn="strong_wolfe",
-    )
-
-    def loss() -> Tensor:
-        optimizer.zero_grad()
-        logits = (x @ weights[:-1].flatten(1)).view(n, heads, classes) + weights[-1]
-        each = F.cross_entropy(logits.flatten(0, 1), labels, reduction="none").view(n, heads)
-        penalty = (weights[:-1].square().sum((0, 2)) * strength).sum()
-        value = (each * share).sum() + penalty
-        value.backward()  # type: ignore[no-untyped-call]
-        return value
-
-    with torch.enable_grad():
-        optimizer.step(loss)  # type: ignore[no-untyped-call]
-    return weights.detach()
-
-
 def _best_other(logits: Array, labels: Array) -> Array:
     others = logits.copy()
     others[np.arange(len(labels)), labels] = -np.inf
@@ -266,24 +199,21 @@ def _typicality(logits: Array, labels: Array, best: Array) -> Array:
     n, classes = logits.shape
     margin = logits[np.arange(n), best] - logits[np.arange(n), labels]
     out = np.zeros(n)
-    pair = np.where(margin > 0, labels * classes + best, -1)
-    for code in np.unique(pair[pair >= 0]).tolist():
+    members = _by_code(labels)
+    for code, rows in _by_code(np.where(margin > 0, labels * classes + best, -1)).items():
         own, other = divmod(code, classes)
-        members = logits[labels == other]
-        reference = np.sort(members[:, other] - members[:, own])
-        reference = reference[reference > 0]
-        if len(reference) >= FEWEST_MEMBERS:
-            rows = pair == code
-            out[rows] = np.searchsorted(reference, margin[rows], side="right") / len(reference)
+        if code < 0 or other not in members:
+            continue
+        reference = logits[members[other]]
+        scale = np.sort(reference[:, other] - reference[:, own])
+        scale = scale[scale > 0]
+        if len(scale) >= FEWEST_MEMBERS:
+            out[rows] = np.searchsorted(scale, margin[rows], side="right") / len(scale)
     return out
 
 
 def _share_mislabelled(typical: Array) -> Array:
-    """Of the samples at each place of the scale, the share that is mislabelled.
-
-    Mislabelled samples lie evenly on it and hard ones ever thinner towards its upper end, so the
-    level of the upper end is theirs alone (as in Storey's estimate of true null hypotheses).
-    """
+    """Of the samples at each place of the scale, the share that is mislabelled."""
     from scipy.optimize import isotonic_regression  # scikit-learn's takes seconds to load
 
     out = np.zeros(len(typical))
@@ -291,13 +221,27 @@ def _share_mislabelled(typical: Array) -> Array:
     at = typical[suspects]
     if not len(at):
         return out
-    level = np.count_nonzero(at > UPPER) / (1 - UPPER)
     bins = int(np.clip(len(at) // _PER_BIN, *_BINS))
     counts, edges = np.histogram(at, bins=bins, range=(0.0, 1.0))
     falling = isotonic_regression(counts * bins, increasing=False).x
     density = np.interp(at, (edges[:-1] + edges[1:]) / 2, falling)
-    out[suspects] = np.minimum(1.0, level / np.maximum(density, 1e-9))
+    out[suspects] = np.minimum(1.0, _level(at) / np.maximum(density, 1e-9))
     return out
+
+
+def _level(at: Array) -> float:
+    """How many are mislabelled, by places on the scale.
+
+    They lie evenly on it and hard ones ever thinner towards its upper end, so what is above a cut
+    is theirs alone (as in Storey's estimate of true null hypotheses). The lowest cut counts most
+    samples; a higher one is taken where it clearly says less.
+    """
+    best = 0.0
+    for cut in CUTS:
+        above = int(np.count_nonzero(at > cut))
+        if (above + CLEARLY * max(above, 1) ** 0.5) / (1 - cut) < best or cut == CUTS[0]:
+            best = above / (1 - cut)
+    return best
 
 
 def _sigmoid(x: Array) -> Array:
