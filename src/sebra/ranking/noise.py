@@ -30,8 +30,7 @@ Array = npt.NDArray[Any]
 MOST_LOGITS = 250_000_000  # samples x classes, above which nothing is estimated
 FEWEST_MEMBERS = 10  # of a class, below which nothing can be called a typical member of it
 FEWEST_SAMPLES = 40
-CUTS = (0.5, 0.6, 0.7, 0.8, 0.9)  # of typicality: above one of them all are mislabelled
-CLEARLY = 3.0  # standard errors by which a higher cut must say less to be believed
+UPPER = 0.5  # above this only mislabelled samples are expected on the scale of typicality
 SUSPECT = 0.5  # noise from which a sample counts as flagged
 _BINS = (4, 20)
 _PER_BIN = 15
@@ -213,7 +212,11 @@ def _typicality(logits: Array, labels: Array, best: Array) -> Array:
 
 
 def _share_mislabelled(typical: Array) -> Array:
-    """Of the samples at each place of the scale, the share that is mislabelled."""
+    """Of the samples at each place of the scale, the share that is mislabelled.
+
+    Mislabelled samples lie evenly on it and hard ones ever thinner towards its upper end, so the
+    level of the upper end is theirs alone (as in Storey's estimate of true null hypotheses).
+    """
     from scipy.optimize import isotonic_regression  # scikit-learn's takes seconds to load
 
     out = np.zeros(len(typical))
@@ -221,27 +224,13 @@ def _share_mislabelled(typical: Array) -> Array:
     at = typical[suspects]
     if not len(at):
         return out
+    level = np.count_nonzero(at > UPPER) / (1 - UPPER)
     bins = int(np.clip(len(at) // _PER_BIN, *_BINS))
     counts, edges = np.histogram(at, bins=bins, range=(0.0, 1.0))
     falling = isotonic_regression(counts * bins, increasing=False).x
     density = np.interp(at, (edges[:-1] + edges[1:]) / 2, falling)
-    out[suspects] = np.minimum(1.0, _level(at) / np.maximum(density, 1e-9))
+    out[suspects] = np.minimum(1.0, level / np.maximum(density, 1e-9))
     return out
-
-
-def _level(at: Array) -> float:
-    """How many are mislabelled, by places on the scale.
-
-    They lie evenly on it and hard ones ever thinner towards its upper end, so what is above a cut
-    is theirs alone (as in Storey's estimate of true null hypotheses). The lowest cut counts most
-    samples; a higher one is taken where it clearly says less.
-    """
-    best = 0.0
-    for cut in CUTS:
-        above = int(np.count_nonzero(at > cut))
-        if (above + CLEARLY * max(above, 1) ** 0.5) / (1 - cut) < best or cut == CUTS[0]:
-            best = above / (1 - cut)
-    return best
 
 
 def _sigmoid(x: Array) -> Array:
