@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from sebra.cli.main import run as cli
-from sebra.workflows.benching.studies.peel import stage_means
+from sebra.workflows.benching.studies.peel import by_stage, stage_means
 from sebra.workflows.benching.studies.trust import RANKERS, summary
 
 
@@ -29,7 +29,25 @@ def test_the_peel_study_sets_stages_beside_the_faithful_epochs(tmp_path, capsys)
         assert (tmp_path / "run" / name).stat().st_size > 0
     text = (tmp_path / "run" / "table.csv").read_text(encoding="utf-8")
     assert "stage_1" in text
-    assert "epoch by epoch" in text
+    assert "alignment of the model of each stage, epoch by epoch" in text
+    assert "alignment of the faithful method, epoch by epoch" in text
+    shown = (tmp_path / "run" / "table.md").read_text(encoding="utf-8")
+    first = next(line for line in shown.splitlines() if line.startswith("| stage 1 | cue |"))
+    assert float(first.split("|")[3]) > 0.9  # from the first pass on
+    assert "stage 2, refused" in shown
+
+
+def test_an_attribute_that_nobody_breaks_has_no_curve(tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    y = np.arange(400) % 2
+    cue = np.where(rng.random(400) > 0.1, y, 1 - y)
+    x = rng.normal(size=(400, 4)).astype(np.float32)
+    x[:, 0] += 6 * (cue - 0.5)
+    np.savez(tmp_path / "toy.npz", X=x, y=y, cue=cue, same=y)
+    command = ["bench", "study", "peel", str(tmp_path / "toy.npz"), "--seeds", "1"]
+    assert cli([*command, "--device", "cpu", "--out", str(tmp_path / "run")]) == 0
+    shown = (tmp_path / "run" / "table.md").read_text(encoding="utf-8")
+    assert any(line.startswith("| same | –") for line in shown.splitlines())
 
 
 @pytest.mark.parametrize("name", ["peel", "trust"])
@@ -49,6 +67,14 @@ def test_stages_are_averaged_over_the_seeds_that_have_them():
     found = stage_means([row(1.0, 0.2), row(0.5), row(None)], ["a"])
     assert found[0] == {"name": "stage_1", "seeds": 3, "given": {"a": 0.75}}
     assert found[1] == {"name": "stage_2", "seeds": 1, "given": {"a": 0.2}}
+
+
+def test_a_stage_has_the_curves_of_the_seeds_that_tried_it():
+    def row(*stages: int) -> dict:
+        return {"curve": [{"stage": k, "epoch": 1.0, "a": 0.5} for k in stages]}
+
+    found = by_stage([row(1, 1, 2), row(1)])
+    assert [[len(way["curve"]) for way in ways] for ways in found] == [[2, 1], [1]]
 
 
 def test_trust_is_summed_up_as_rank_correlation_and_mean_error():

@@ -6,6 +6,7 @@ has not seen says which cue it goes by.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -25,14 +26,19 @@ from sebra.ranking.formulas import weighted_loss
 _MOST_TO_FIT = 60_000  # samples a head is fitted to; it judges all the others
 _BLOCK = 8192
 _STEPS = 40
+_WATCHED = (1, 2, 3, 5, 8, 12, 20, 30, _STEPS)  # passes of a head at which a watch is called
 _PART = 50  # steps of a network between two looks at the clock and the checkpoint
+
+
+# Told the epochs of training so far and the held-out logits then.
+Watch = Callable[[float, Tensor], None]
 
 
 class Judge(Protocol):
     """Held-out logits (n x classes, on the CPU), given targets and weights of the samples."""
 
-    def tell_class(self, targets: Tensor, weights: Tensor) -> Tensor:
-        """By models that go for the easiest cue."""
+    def tell_class(self, targets: Tensor, weights: Tensor, watch: Watch | None = None) -> Tensor:
+        """By models that go for the easiest cue; `watch` sees them on their way."""
         ...
 
     def tell_apart(self, targets: Tensor, weights: Tensor) -> Tensor:
@@ -60,19 +66,24 @@ class HeadJudge:
         parts = [self._embed(self.task.batch(part)).float() for part in torch.split(rows, _BLOCK)]
         return torch.cat(parts)
 
-    def tell_class(self, targets: Tensor, weights: Tensor) -> Tensor:
+    def tell_class(self, targets: Tensor, weights: Tensor, watch: Watch | None = None) -> Tensor:
+        if watch is not None:
+            for passes in _WATCHED:
+                watch(passes, self._judge(targets, weights, self.penalties[0], passes))
         return self._judge(targets, weights, self.penalties[0])
 
     def tell_apart(self, targets: Tensor, weights: Tensor) -> Tensor:
         return self._judge(targets, weights, self.penalties[1])
 
-    def _judge(self, targets: Tensor, weights: Tensor, penalty: float) -> Tensor:
+    def _judge(
+        self, targets: Tensor, weights: Tensor, penalty: float, passes: int = _STEPS
+    ) -> Tensor:
         device, classes = self.task.device, self.task.classes
         y, w = targets.to(device), weights.to(device).float()
         heads = []
         for k in range(self.folds):
             share = torch.where(self.fold != k, w, torch.zeros_like(w))[self.rows]
-            heads.append(_fit(self._x, y[self.rows], share, classes, penalty))
+            heads.append(_fit(self._x, y[self.rows], share, classes, penalty, passes))
         out = torch.empty(len(self.task), classes)
         whole = len(self.rows) == len(self.task)
         for part in torch.split(torch.arange(len(self.task), device=device), _BLOCK):
@@ -97,18 +108,23 @@ class NetworkJudge:
         self.fold = _folds(task, config.folds, task.generator(31))
         self._seen: list[Tensor] = []  # per fold, the embedding of every sample
 
-    def tell_class(self, targets: Tensor, weights: Tensor) -> Tensor:
+    def tell_class(self, targets: Tensor, weights: Tensor, watch: Watch | None = None) -> Tensor:
         out = torch.empty(len(self.task), self.task.classes)
         everyone = torch.arange(len(self.task), device=self.task.device)
         self._seen = []
+        trail = None if watch is None else _Trail(self.task, self.fold)
         for k in range(self.config.folds):
             rows = (self.fold != k).nonzero().squeeze(1)
-            network = self._train(targets, weights, rows, k)
+            network = self._train(targets, weights, rows, k, trail)
             with evaluating(network), torch.no_grad():
                 z = predict(network.embed, self.task, everyone)
                 logits = network.classify(z)
             out[self.fold == k] = logits.float().cpu()[self.fold == k]
             self._seen.append(_standardised(z))
+        if watch is not None and trail is not None:
+            epoch = len(self.task) * (1 - 1 / self.config.folds) / (self.config.batch or 128)
+            for steps, logits in trail.looks.items():
+                watch(steps / epoch, logits)
         return out
 
     def tell_apart(self, targets: Tensor, weights: Tensor) -> Tensor:
@@ -120,7 +136,9 @@ class NetworkJudge:
             out[self.fold == k] = (x @ head[:-1] + head[-1]).cpu()[self.fold == k]
         return out
 
-    def _train(self, targets: Tensor, weights: Tensor, rows: Tensor, k: int) -> Network:
+    def _train(
+        self, targets: Tensor, weights: Tensor, rows: Tensor, k: int, trail: _Trail | None
+    ) -> Network:
         cfg, task = self.config, self.task
         network = task.network(offset=k)
         network.train()
@@ -140,7 +158,24 @@ class NetworkJudge:
             draws = min(_PART, cfg.steps - part * _PART) * batch
             drawn = rows[weighted_draws(weights[rows], draws, batch, generator)]
             train_epoch(step, drawn, generator)
+            if trail is not None:
+                trail.look(min((part + 1) * _PART, cfg.steps), network, k)
         return network
+
+
+class _Trail:
+    """Held-out logits of all folds while their networks train, by steps."""
+
+    def __init__(self, task: Task, fold: Tensor) -> None:
+        self.task, self.fold = task, fold
+        self.looks: dict[int, Tensor] = {}
+
+    def look(self, steps: int, network: Network, k: int) -> None:
+        rows = (self.fold == k).nonzero().squeeze(1)
+        with evaluating(network), torch.no_grad():
+            found = predict(network, self.task, rows.to(self.task.device)).float().cpu()
+        empty = torch.zeros(len(self.task), self.task.classes)
+        self.looks.setdefault(steps, empty)[rows] = found
 
 
 def _standardised(z: Tensor) -> Tensor:
@@ -150,7 +185,9 @@ def _standardised(z: Tensor) -> Tensor:
     return out
 
 
-def _fit(x: Tensor, y: Tensor, weights: Tensor, classes: int, penalty: float) -> Tensor:
+def _fit(
+    x: Tensor, y: Tensor, weights: Tensor, classes: int, penalty: float, passes: int = _STEPS
+) -> Tensor:
     """Weights (d + 1 x classes) that minimise the weighted cross-entropy plus penalty·|w|²."""
     used = weights.nonzero().squeeze(1)
     head = torch.zeros(x.shape[1] + 1, classes, device=x.device, requires_grad=True)
@@ -158,7 +195,7 @@ def _fit(x: Tensor, y: Tensor, weights: Tensor, classes: int, penalty: float) ->
         return head.detach()
     x, y, share = x[used], y[used], weights[used] / weights.sum()
     optimizer = torch.optim.LBFGS(
-        [head], max_iter=_STEPS, history_size=10, line_search_fn="strong_wolfe"
+        [head], max_iter=passes, history_size=10, line_search_fn="strong_wolfe"
     )
 
     def loss() -> Tensor:

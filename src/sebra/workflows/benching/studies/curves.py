@@ -67,30 +67,51 @@ def curve(
     bench: Workbench, study: str, spec: Spec, seed: int, look_on: Callable[[Prepared], Look]
 ) -> Row:
     """The row of one ranker's training, with `curve`: a point per round; finished ones are read."""
+
+    def points(prepared: Prepared, ranker: Any, session: Watched) -> list[dict[str, float]]:
+        monitor = _Curve(session, look_on(prepared))
+        ranker.rank(prepared.rank_task(ranker), session, monitor)
+        return monitor.points
+
+    return recorded(bench, study, spec, seed, points)
+
+
+def recorded(
+    bench: Workbench,
+    study: str,
+    spec: Spec,
+    seed: int,
+    points: Callable[[Prepared, Any, Watched], list[dict[str, float]]],
+) -> Row:
+    """The row whose `curve` are the points of one ranker's training; finished ones are read."""
     rows = Rows(bench.folder.path / CURVES)
     slug = f"{study}.{spec.slug}"
     identity = {**bench.ranking_identity(spec, seed), "study": study}
     found = rows.find(slug, seed, identity)
     if found is not None:
         return found
-    prepared = bench.to_rank(seed)
+    prepared = bench.to_rank(seed, spec.name)
     ranker = ranker_class(spec.name)(bench.ranker_config(spec))
     session = Watched(progress=bench.progress)
-    with bench.running(f"curve of {spec.label} seed {seed}", session) as (_, meter):
-        monitor = _Curve(session, look_on(prepared))
-        with meter.phase("rank"):
-            ranker.rank(prepared.rank_task(ranker), session, monitor)
+    label = f"curve of {spec.label} seed {seed}"
+    with bench.running(label, session) as (_, meter), meter.phase("rank"):
+        seen = points(prepared, ranker, session)
     row = {
         "kind": "curve",
         "method": spec.label,
         "seed": seed,
-        "curve": monitor.points,
+        "curve": seen,
         **meter.result(),
         **bench.facts(prepared),
         "notes": list(session.notes),
         "identity": identity,
     }
     return rows.write(slug, seed, row)
+
+
+def has_curve(rows: Sequence[Row], key: str) -> bool:
+    """Whether every seed has a value of it: an attribute that nobody breaks has none."""
+    return all(any(key in p for p in row["curve"]) for row in rows)
 
 
 def over_seeds(rows: Sequence[Row], key: str, step: float = 0.25) -> tuple[Array, Array, Array]:
@@ -115,6 +136,8 @@ def shown_epochs(rows: Sequence[Row]) -> list[int]:
 
 def at_epochs(rows: Sequence[Row], key: str, epochs: Sequence[int], digits: int) -> dict[str, str]:
     """Cells with the mean curve at these epochs; a dash before its start and beyond its end."""
+    if not has_curve(rows, key):
+        return {f"epoch {e}": ABSENT for e in epochs}
     grid, mean, _ = over_seeds(rows, key)
     return {
         f"epoch {e}": f"{np.interp(e, grid, mean):.{digits}f}"

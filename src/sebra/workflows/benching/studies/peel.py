@@ -1,35 +1,45 @@
 """What peeling does differently: shortcuts stage by stage, and the reversal it avoids.
 
 The faithful method takes learned samples away; in what is left the first shortcut predicts the
-opposite class, so its reverse is learned next and the second shortcut never gets its turn.
+opposite class, so its reverse is learned next and the second shortcut never gets its turn. The
+model of a stage learns the class with the earlier shortcuts in balance, so it goes for the next.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from sebra.engine.step import label_probability
 from sebra.errors import UsageError
 from sebra.measuring.ranks import column_d
+from sebra.ranking.ranking import Blind
 from sebra.ranking.registry import ranker_class
 from sebra.samples.table import alignment
 from sebra.workflows.benching.plan import Spec, with_shared
 from sebra.workflows.benching.rows import Row
 from sebra.workflows.benching.studies.common import (
-    GREYS,
-    HATCHES,
-    MARKERS,
+    LINES,
     Study,
     ranker_settings,
     require_true_groups,
     save_figure,
 )
-from sebra.workflows.benching.studies.curves import Look, at_epochs, curve, over_seeds, shown_epochs
+from sebra.workflows.benching.studies.curves import (
+    Look,
+    Watched,
+    at_epochs,
+    curve,
+    has_curve,
+    over_seeds,
+    recorded,
+    shown_epochs,
+)
 from sebra.workflows.benching.tables import ABSENT, Table
 from sebra.workflows.benching.workbench import Workbench
 from sebra.workflows.prepared import Prepared
@@ -39,8 +49,11 @@ PEEL = Spec("peel", "peel")
 FAITHFUL = Spec("sebra", "sebra", ("resolution=epoch", "epochs=50"))
 
 
+Measure = Callable[[npt.NDArray[Any]], Mapping[str, float]]
+
+
 def peel(bench: Workbench) -> Study:
-    """Alignment with every attribute: of peel's stages, and of the faithful method's epochs."""
+    """Alignment with every attribute, epoch by epoch: of peel's stages and the faithful method."""
     names = list(bench.samples.attributes)
     if not names:
         raise UsageError(
@@ -50,37 +63,72 @@ def peel(bench: Workbench) -> Study:
     require_true_groups(bench, "peel")
     peeled, faithful = with_shared((PEEL, FAITHFUL), ranker_settings(bench), ranker_class)
     stages: list[Row] = []
+    trails: list[Row] = []
     curves: list[Row] = []
     for seed in range(bench.options.seeds):
         stages.append(bench.ranking(peeled, seed))
+        trails.append(recorded(bench, "peel", peeled, seed, _trail))
         curves.append(curve(bench, "peel", faithful, seed, _alignments))
     found = stage_means(stages, names)
-    tables = [_stage_table(bench, stages, found, names), _curve_table(bench, curves, names)]
+    ways = by_stage(trails)
+    tables = [
+        _stage_table(bench, stages, found, names),
+        _trail_table(bench, trails, ways, len(found), names),
+        _curve_table(bench, curves, names),
+    ]
     metrics = {"peel": {"stages": found, "somers_d": _mean_d(stages)}}
-    return Study(tables, _draw(bench, found, curves, names), metrics)
+    return Study(tables, _draw(bench, found, ways, curves, names), metrics)
+
+
+def _trail(prepared: Prepared, ranker: Any, session: Watched) -> list[dict[str, float]]:
+    """What the first model of every stage goes by while it trains, the refused one among them."""
+    measure = _measure(prepared)
+    points: list[dict[str, float]] = []
+
+    def watch(stage: int, epochs: float, margins: npt.NDArray[Any]) -> None:
+        points.append({"stage": stage, "epoch": epochs, **measure(margins)})
+
+    ranker.watch = watch
+    ranker.rank(prepared.rank_task(ranker), session, Blind())
+    return points
 
 
 def _alignments(prepared: Prepared) -> Look:
-    """Somers' D of p_y over the training samples given each attribute, class-wise.
+    """What a network goes by, from p_y over the training samples."""
+    task, measure = prepared.rank_task(), _measure(prepared)
+    everyone = torch.arange(len(task), device=task.device)
+    return lambda network: measure(label_probability(network, task, everyone).cpu().numpy())
 
-    Above zero the network finds aligned samples easier; below, it has learned the reverse.
+
+def _measure(prepared: Prepared) -> Measure:
+    """Somers' D of values of the training samples given each attribute, class-wise.
+
+    Above zero they are larger for aligned samples; below, the reverse was learned.
     """
-    task, samples = prepared.rank_task(), prepared.samples
+    samples = prepared.samples
     rows = samples.rows("train")
     names, aligned = alignment(samples)
-    everyone = torch.arange(len(task), device=task.device)
     labels = samples.labels[rows]
     known = [a.codes[rows] >= 0 for a in samples.attributes.values()]
 
-    def look(network: torch.nn.Module) -> Mapping[str, float]:
-        p = label_probability(network, task, everyone).cpu().numpy()
+    def measure(values: npt.NDArray[Any]) -> Mapping[str, float]:
         found = {
-            n: column_d(p[here], aligned[rows, k][here], labels[here])
+            n: column_d(values[here], aligned[rows, k][here], labels[here])
             for k, (n, here) in enumerate(zip(names, known, strict=True))
         }
         return {n: d for n, d in found.items() if d is not None}
 
-    return look
+    return measure
+
+
+def by_stage(trails: Sequence[Row]) -> list[list[Row]]:
+    """Per stage the curves of the seeds that tried it."""
+    most = max((int(p["stage"]) for row in trails for p in row["curve"]), default=0)
+    out = []
+    for k in range(1, most + 1):
+        curves = [[p for p in row["curve"] if p["stage"] == k] for row in trails]
+        out.append([{"curve": points} for points in curves if points])
+    return out
 
 
 def stage_means(rows: Sequence[Row], names: Sequence[str]) -> list[dict[str, Any]]:
@@ -127,15 +175,42 @@ def _stage_table(
     return table
 
 
+def _trail_table(
+    bench: Workbench,
+    trails: Sequence[Row],
+    ways: Sequence[Sequence[Row]],
+    stood: int,
+    names: Sequence[str],
+) -> Table:
+    table = Table(f"{bench.name}: alignment of the model of each stage, epoch by epoch")
+    epochs = shown_epochs([row for way in ways for row in way])
+    for k, way in enumerate(ways, 1):
+        title = f"stage {k}" if k <= stood else f"stage {k}, refused"
+        for name in names:
+            cells = at_epochs(way, name, epochs, digits=2)
+            table.shown.append({"stage": title, "attribute": name, **cells})
+    table.figures = [{"seed": row["seed"], **point} for row in trails for point in row["curve"]]
+    table.remarks.append(
+        "class-wise Somers' D, given the attribute, of the margin that held-out samples get from "
+        "the model that learns the class with the earlier stages in balance; over frozen features "
+        "an epoch is a pass of the head's optimiser"
+    )
+    return table
+
+
 def _curve_table(bench: Workbench, rows: Sequence[Row], names: Sequence[str]) -> Table:
     table = Table(f"{bench.name}: alignment of the faithful method, epoch by epoch")
     epochs = shown_epochs(rows)
     for name in names:
-        table.shown.append({"attribute": name, **at_epochs(rows, name, epochs, digits=2)})
+        values = [p[name] for row in rows for p in row["curve"] if name in p]
+        lowest = f"{min(values):.2f}" if values else ABSENT
+        cells = at_epochs(rows, name, epochs, digits=2)
+        table.shown.append({"attribute": name, **cells, "lowest": lowest})
     table.figures = [{"seed": row["seed"], **point} for row in rows for point in row["curve"]]
     table.remarks.append(
         "class-wise Somers' D of p_y over all training samples given the attribute: below zero "
-        "the network goes by the reverse of the shortcut"
+        "the network goes by the reverse of the shortcut; means end where the first seed has "
+        "learned every sample, lowest is of any seed and epoch"
     )
     return table
 
@@ -143,42 +218,60 @@ def _curve_table(bench: Workbench, rows: Sequence[Row], names: Sequence[str]) ->
 def _draw(
     bench: Workbench,
     found: Sequence[dict[str, Any]],
+    ways: Sequence[Sequence[Row]],
     curves: Sequence[Row],
     names: Sequence[str],
 ) -> list[Path]:
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(8, 3.4), layout="constrained")
-    left, right = figure.subplots(1, 2, sharey=True)
-    width = 0.8 / len(names)
+    figure = Figure(figsize=(2.6 * (len(ways) + 1), 3.4), layout="constrained")
+    panels = figure.subplots(1, len(ways) + 1, sharey=True, squeeze=False)[0]
+    for k, way in enumerate(ways):
+        stood = k < len(found)
+        panels[k].set_title(f"peel, stage {k + 1}" + ("" if stood else " (refused)"), fontsize=10)
+        _lines(panels[k], way, names)
+        for m, name in enumerate(names):
+            end = found[k]["given"][name] if stood else None
+            if end is not None:
+                panels[k].plot(
+                    1.04,
+                    end,
+                    marker="<",
+                    markersize=6,
+                    linestyle="",
+                    color=LINES[m % len(LINES)][2],
+                    transform=panels[k].get_yaxis_transform(),
+                    clip_on=False,
+                )
+                panels[k].set_xlabel("epoch; ◄ the column")
+    panels[-1].set_title("the faithful method", fontsize=10)
+    _lines(panels[-1], curves, names)
+    panels[0].legend(frameon=False, fontsize="small", loc="lower left")
+    panels[0].set_ylabel("alignment with the attribute\n(class-wise Somers' D)")
+    return save_figure(figure, bench, "peel")
+
+
+def _lines(axes: Any, rows: Sequence[Row], names: Sequence[str]) -> None:
     for m, name in enumerate(names):
-        left.bar(
-            [i + (m - (len(names) - 1) / 2) * width for i in range(len(found))],
-            [stage["given"][name] or 0.0 for stage in found],
-            width,
-            color=GREYS[m % len(GREYS)],
-            hatch=HATCHES[m % len(HATCHES)],
-            edgecolor="black",
-            label=name,
-        )
-        epochs, mean, _ = over_seeds(curves, name)
-        right.plot(
+        if not has_curve(rows, name):
+            continue
+        epochs, mean, _ = over_seeds(rows, name)
+        style, marker, colour = LINES[m % len(LINES)]
+        for row in rows:  # each seed to its own end
+            points = [(p["epoch"], p[name]) for p in row["curve"] if name in p]
+            axes.plot(*zip(*points, strict=True), linestyle=style, linewidth=0.6, color=colour)
+        every = max(1, len(epochs) // 6)
+        axes.plot(
             epochs,
             mean,
-            linestyle=("-", "--", ":")[m % 3],
-            marker=MARKERS[m % len(MARKERS)],
-            markevery=max(1, len(epochs) // 8),
+            linestyle=style,
+            marker=marker,
+            markevery=every,
             markersize=4,
-            color=GREYS[m % 2],
+            color=colour,
             label=name,
         )
-    left.set_xticks(range(len(found)), [stage["name"].replace("_", " ") for stage in found])
-    left.set_xlabel("stages of peel")
-    left.set_ylabel("alignment with the attribute\n(class-wise Somers' D)")
-    right.set_xlabel("epochs of the faithful method")
-    for axes in (left, right):
-        axes.axhline(0, color="black", linewidth=0.8)
-        axes.set_ylim(-1.05, 1.05)
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.legend(frameon=False, fontsize="small")
-    return save_figure(figure, bench, "peel")
+    axes.axhline(0, color="black", linewidth=0.8)
+    axes.set_ylim(-1.05, 1.05)
+    axes.set_xlabel("epoch")
+    axes.spines[["top", "right"]].set_visible(False)
