@@ -15,7 +15,7 @@ from sebra.ranking.ranking import Blind
 def judge_of(kind: str):
     if kind == "heads":
         return HeadJudge(noisy(n=120), 3, (3e-3, 1e-3))
-    config = PeelConfig(steps=120, folds=3, batch=8, optimizer="adam", flip=False)
+    config = PeelConfig(steps=120, folds=3, batch=10, optimizer="adam", flip=False)
     return NetworkJudge(images(n=30), Session(), config)
 
 
@@ -40,7 +40,8 @@ def test_networks_are_seen_by_epochs_of_what_they_train_on():
     judge.tell_class(
         judge.task.targets, torch.ones(30).double(), lambda epochs, _: seen.append(epochs)
     )
-    assert seen == pytest.approx([50 * 8 / 20, 100 * 8 / 20, 120 * 8 / 20])
+    steps = range(2, 121, 2)  # an epoch of twenty samples is two steps
+    assert seen == pytest.approx([n / 2 for n in steps])
 
 
 def test_a_ranker_tells_which_stage_it_is_at():

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, Protocol
 
 import torch
@@ -112,7 +113,8 @@ class NetworkJudge:
         out = torch.empty(len(self.task), self.task.classes)
         everyone = torch.arange(len(self.task), device=self.task.device)
         self._seen = []
-        trail = None if watch is None else _Trail(self.task, self.fold)
+        epoch = len(self.task) * (1 - 1 / self.config.folds) / (self.config.batch or 128)
+        trail = None if watch is None else _Trail(self.task, self.fold, epoch)
         for k in range(self.config.folds):
             rows = (self.fold != k).nonzero().squeeze(1)
             network = self._train(targets, weights, rows, k, trail)
@@ -122,7 +124,6 @@ class NetworkJudge:
             out[self.fold == k] = logits.float().cpu()[self.fold == k]
             self._seen.append(_standardised(z))
         if watch is not None and trail is not None:
-            epoch = len(self.task) * (1 - 1 / self.config.folds) / (self.config.batch or 128)
             for steps, logits in trail.looks.items():
                 watch(steps / epoch, logits)
         return out
@@ -157,18 +158,25 @@ class NetworkJudge:
         for part in self.session.phase(f"fold {k + 1}", parts, state):
             draws = min(_PART, cfg.steps - part * _PART) * batch
             drawn = rows[weighted_draws(weights[rows], draws, batch, generator)]
-            train_epoch(step, drawn, generator)
-            if trail is not None:
-                trail.look(min((part + 1) * _PART, cfg.steps), network, k)
+            before = None if trail is None else partial(trail.before, part * _PART, network, k)
+            train_epoch(step, drawn, generator, before)
+        if trail is not None:
+            trail.look(cfg.steps, network, k)
         return network
 
 
 class _Trail:
-    """Held-out logits of all folds while their networks train, by steps."""
+    """Held-out logits of all folds while their networks train, by steps: epoch by epoch."""
 
-    def __init__(self, task: Task, fold: Tensor) -> None:
+    def __init__(self, task: Task, fold: Tensor, epoch: float) -> None:
         self.task, self.fold = task, fold
+        self.every = max(1, round(epoch))
         self.looks: dict[int, Tensor] = {}
+
+    def before(self, start: int, network: Network, k: int, step: int) -> None:
+        """Looks where an epoch has ended before this step."""
+        if start + step and (start + step) % self.every == 0:
+            self.look(start + step, network, k)
 
     def look(self, steps: int, network: Network, k: int) -> None:
         rows = (self.fold == k).nonzero().squeeze(1)
