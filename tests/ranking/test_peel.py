@@ -13,7 +13,7 @@ from sebra.engine.networks import RANDOM, NetworkSpec, build
 from sebra.engine.session import Session
 from sebra.errors import UsageError
 from sebra.ranking.peel import PeelConfig, PeelRanker, Stage
-from sebra.ranking.ranking import Blind, ranks_within_classes
+from sebra.ranking.ranking import Blind, ranks_within_classes, spuriosity_of
 from sebra.samples.open import open_samples
 
 
@@ -53,11 +53,16 @@ def test_two_shortcuts_come_out_in_order_of_strength():
     sides = ((True, True), (True, False), (False, True), (False, False))
     means = [rank[(follows[0] == a) & (follows[1] == b)].mean() for a, b in sides]
     assert means == sorted(means)
+    spuriosity = spuriosity_of(rank, y, result.level, result.levels)
+    for (a, b), low in zip(sides, (0.75, 0.5, 0.25, 0.0), strict=True):
+        here = spuriosity[(follows[0] == a) & (follows[1] == b)]
+        assert ((here >= low) & (here <= low + 0.25)).mean() > 0.8
 
 
 def test_unbiased_pictures_have_no_stage_and_the_run_says_so():
     x, y, _ = pictures(0)
     result, session = peel(x, y)
+    assert result.level is None
     assert not result.stages
     assert any("no shortcut" in note for note in session.notes)
     assert len(np.unique(result.bucket)) > 1  # from easy to hard, not one heap

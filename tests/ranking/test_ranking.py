@@ -57,6 +57,32 @@ def test_spuriosity_falls_evenly_from_one_to_zero_in_each_class():
     np.testing.assert_allclose(spuriosity_of(rank, labels), [1, 0.75, 0.5, 0.25, 0, 0, 1, 1])
 
 
+def test_spuriosity_of_named_shortcuts_is_the_share_that_a_sample_carries():
+    """Four levels of two shortcuts, each a quarter of the scale; a class need not have them all."""
+    labels = np.array([0, 0, 0, 0, 0, 0, 1, 1])
+    rank = np.array([0, 1, 2, 3, 4, 5, 0, 1])
+    level = np.array([3, 3, 2, 1, 0, 0, 2, 2])
+    found = spuriosity_of(rank, labels, level, 4)
+    np.testing.assert_allclose(found, [1, 0.875, 0.75, 0.5, 0.25, 0, 0.75, 0.625])
+
+
+def test_spuriosity_falls_strictly_with_rank_whatever_the_levels():
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 3, 300)
+    level = rng.integers(0, 8, 300)
+    rank = ranks_within_classes(-level, rng.random(300), labels)
+    found = spuriosity_of(rank, labels, level, 8)
+    for c in range(3):
+        assert (np.diff(found[labels == c][np.argsort(rank[labels == c])]) < 0).all()
+    assert (np.floor(np.nextafter(found, 0) * 8).clip(0) == level).all()
+
+
+def test_trust_is_what_the_run_says_and_none_of_a_table_alone():
+    table = ranking().table
+    assert Ranking(table, {"trust": 0.7}).trust == 0.7
+    assert Ranking(table).trust is None
+
+
 def test_the_table_has_the_promised_columns():
     table = ranking().table
     assert list(table) == ["id", "label", "rank", "bucket", "spuriosity", "stage_1"]

@@ -269,6 +269,8 @@ class PeelRanker:
             bucket,
             score,
             stages={f"stage_{k}": _share(s.margin) for k, s in enumerate(found, 1)},
+            level=(1 << certain) - 1 - (pattern >> 1) if certain else None,
+            levels=1 << certain,
             noise=estimate,
             details={k: v for k, v in details.items() if v is not None},
         )

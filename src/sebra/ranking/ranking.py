@@ -34,6 +34,8 @@ class RankResult:
     bucket: smaller = learned earlier = more spurious. score: orders samples inside a bucket,
     larger = more spurious. p: the probability of the label when the sample was last looked at,
     where the ranker has one. stages: alignment with each discovered bias, higher = follows it.
+    level: which of them a sample follows, from 0 (none) to levels - 1 (all), falling from bucket to
+    bucket; None where the ranker names no bias.
     noise: who is likely mislabelled, where the ranker had to know; whoever needs it can spare an
     estimate of their own. collapsed: why the order says nothing and what to change; empty for a
     ranking to go on with.
@@ -43,6 +45,8 @@ class RankResult:
     score: Array
     p: Array | None = None
     stages: Mapping[str, Array] = field(default_factory=dict)
+    level: Array | None = None
+    levels: int = 1
     noise: NoiseEstimate | None = None
     details: Mapping[str, Any] = field(default_factory=dict)
     collapsed: str = ""
@@ -98,10 +102,24 @@ def ranks_within_classes(bucket: Array, score: Array, labels: Array) -> Array:
     return rank
 
 
-def spuriosity_of(rank: Array, labels: Array) -> Array:
-    """1 for the most spurious sample of a class, 0 for the least, falling evenly with rank."""
-    last = np.maximum(np.bincount(labels, minlength=int(labels.max()) + 1) - 1, 1)
-    return 1.0 - rank / last[labels]
+def spuriosity_of(rank: Array, labels: Array, level: Array | None = None, levels: int = 1) -> Array:
+    """1 for the most spurious sample of a class, 0 for the least, falling evenly with rank.
+
+    With levels it is the paper's measure (definition 2: the share of the spurious attributes that a
+    sample has), the stronger ones counting more: every level has an equal part of the scale, in
+    which it falls evenly from sample to sample.
+    """
+    if level is None:
+        level = np.zeros(len(rank), dtype=np.int64)
+    part = labels * levels + level
+    order = np.lexsort((rank, part))
+    size = np.bincount(part, minlength=1)
+    starts = np.cumsum(size) - size
+    place = np.empty(len(rank), dtype=np.int64)
+    place[order] = np.arange(len(rank)) - starts[part[order]]
+    steps = np.maximum(size[part] - (level == 0), 1)  # the last of the lowest level has 0
+    out: Array = (level + 1 - place / steps) / levels
+    return out
 
 
 class Ranking:
@@ -131,7 +149,7 @@ class Ranking:
             "label": np.asarray(classes, dtype=object)[labels],
             "rank": rank,
             "bucket": result.bucket.astype(np.int64),
-            "spuriosity": spuriosity_of(rank, labels).astype(np.float64),
+            "spuriosity": spuriosity_of(rank, labels, result.level, result.levels).astype(float),
         }
         if result.p is not None:
             columns["p"] = result.p.astype(np.float64)
@@ -145,6 +163,12 @@ class Ranking:
     def stages(self) -> list[str]:
         """Names of the alignment columns, strongest bias first."""
         return [c for c in self.table.columns if str(c).startswith("stage_")]
+
+    @property
+    def trust(self) -> float | None:
+        """How far to trust the order, from 0 to 1, without any bias labels; None where unknown."""
+        found = self.details.get("trust")
+        return None if found is None else float(found)
 
     @property
     def buckets(self) -> int:
