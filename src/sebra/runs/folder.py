@@ -152,6 +152,15 @@ class RunFolder:
         writer.writerows([_cell(f.id), _cell(f.reason)] for f in faults)
         self.write_text(QUARANTINE, text.getvalue())
 
+    def quarantined(self, ids: Iterable[str]) -> set[str]:
+        """Those of `ids` that the run could not read; none where it left no list."""
+        try:
+            with open(self.path / QUARANTINE, encoding="utf-8", newline="") as file:
+                listed = {row.get("id") for row in csv.DictReader(file)}
+        except (OSError, UnicodeDecodeError, csv.Error):
+            return set()
+        return {i for i in ids if _cell(i) in listed}
+
 
 def clean(value: Any) -> Any:
     """JSON-able: numpy scalars to Python's, absent figures (NaN) dropped, tuples to lists."""

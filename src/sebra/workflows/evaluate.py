@@ -52,7 +52,7 @@ def evaluate_run(
     meter = Meter()
     out: dict[str, Any] = {"version": __version__, "data": data, "run": str(folder.path)}
     if folder.has(WEIGHTS):
-        samples = open_samples(data, attributes)
+        samples = _as_trained(open_samples(data, attributes), folder, data)
         beside = wanted_companions(data)
         model = Model.load(folder.path, device)
         with meter.phase("evaluate"):
@@ -68,6 +68,19 @@ def evaluate_run(
     else:
         raise UsageError(f"{folder.path}: holds neither a model nor a ranking")
     return {**out, **meter.result()}
+
+
+def _as_trained(samples: Samples, folder: RunFolder, data: str) -> Samples:
+    """The data set without training images that the run could not read, if it is the run's own.
+
+    Training groups weigh the I.D. accuracy, and evaluating does not open their images again.
+    """
+    if not folder.has(CONFIG) or folder.read_config().get("data") != data:
+        return samples
+    train = samples.rows("train")
+    bad = folder.quarantined(samples.ids[train].tolist())
+    gone = [row for row in train.tolist() if samples.ids[row] in bad]
+    return samples.take(np.setdiff1d(np.arange(len(samples)), gone)) if gone else samples
 
 
 def evaluate_model(
