@@ -27,9 +27,8 @@ from sebra.ranking.formulas import weighted_loss
 _MOST_TO_FIT = 60_000  # samples a head is fitted to; it judges all the others
 _BLOCK = 8192
 _STEPS = 40
-_WATCHED = (1, 2, 3, 5, 8, 12, 20, 30, _STEPS)  # passes of a head at which a watch is called
+_WATCHED = (1, 2, 3, 5, 8, 12, 20, 30)  # passes of a head at which a watch is called, and its last
 _PART = 50  # steps of a network between two looks at the clock and the checkpoint
-
 
 # Told the epochs of training so far and the held-out logits then.
 Watch = Callable[[float, Tensor], None]
@@ -71,7 +70,10 @@ class HeadJudge:
         if watch is not None:
             for passes in _WATCHED:
                 watch(passes, self._judge(targets, weights, self.penalties[0], passes))
-        return self._judge(targets, weights, self.penalties[0])
+        out = self._judge(targets, weights, self.penalties[0])
+        if watch is not None:
+            watch(_STEPS, out)
+        return out
 
     def tell_apart(self, targets: Tensor, weights: Tensor) -> Tensor:
         return self._judge(targets, weights, self.penalties[1])
@@ -108,13 +110,14 @@ class NetworkJudge:
         self.session, self.config = session, config
         self.fold = _folds(task, config.folds, task.generator(31))
         self._seen: list[Tensor] = []  # per fold, the embedding of every sample
+        self._batch = config.batch or 128
+        self._epoch = max(1.0, len(task) * (1 - 1 / config.folds) / self._batch)  # in steps
 
     def tell_class(self, targets: Tensor, weights: Tensor, watch: Watch | None = None) -> Tensor:
         out = torch.empty(len(self.task), self.task.classes)
         everyone = torch.arange(len(self.task), device=self.task.device)
         self._seen = []
-        epoch = len(self.task) * (1 - 1 / self.config.folds) / (self.config.batch or 128)
-        trail = None if watch is None else _Trail(self.task, self.fold, epoch)
+        trail = None if watch is None else _Trail(self.task, self.fold, self._epoch)
         for k in range(self.config.folds):
             rows = (self.fold != k).nonzero().squeeze(1)
             network = self._train(targets, weights, rows, k, trail)
@@ -124,8 +127,8 @@ class NetworkJudge:
             out[self.fold == k] = logits.float().cpu()[self.fold == k]
             self._seen.append(_standardised(z))
         if watch is not None and trail is not None:
-            for steps, logits in trail.looks.items():
-                watch(steps / epoch, logits)
+            for steps, logits in {**trail.looks, self.config.steps: out}.items():
+                watch(steps / self._epoch, logits)
         return out
 
     def tell_apart(self, targets: Tensor, weights: Tensor) -> Tensor:
@@ -152,7 +155,7 @@ class NetworkJudge:
 
         step = TrainStep(network, optimizer, loss, task.device, randoms=task.randoms)
         generator = task.generator(101 + k)
-        batch = min(cfg.batch or 128, len(rows))
+        batch = min(self._batch, len(rows))
         state = {"network": network, "optimizer": optimizer, "generator": generator}
         parts = -(-cfg.steps // _PART)
         for part in self.session.phase(f"fold {k + 1}", parts, state):
@@ -160,8 +163,6 @@ class NetworkJudge:
             drawn = rows[weighted_draws(weights[rows], draws, batch, generator)]
             before = None if trail is None else partial(trail.before, part * _PART, network, k)
             train_epoch(step, drawn, generator, before)
-        if trail is not None:
-            trail.look(cfg.steps, network, k)
         return network
 
 
