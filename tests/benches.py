@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from sebra.runs.folder import RunFolder
-from sebra.workflows.benching.plan import BenchOptions, parse_specs
+from sebra_bench.plan import BenchOptions, parse_specs
 
 QUICK = ("epochs=2", "rank.epochs=2")
 

@@ -1,0 +1,1 @@
+"""Reproduces the paper and measures the product: a plug-in of `sebra`, which never imports it."""

@@ -10,9 +10,9 @@ from PIL import Image
 
 import miniatures
 from fonts import write_font
-from sebra.loading.watermark import Watermark
 from sebra.samples.layouts import LAYOUTS
 from sebra.samples.picture import decode_image
+from sebra_bench.companions.watermark import Watermark
 
 ELSEWHERE = {"hf", "multinli", "sick"}  # they need an encoder or the hub and have their own tests
 LEARN = ("--device", "cpu", "--mode", "features", "--backbone", "random", "--set", "epochs=2")

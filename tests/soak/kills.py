@@ -140,7 +140,6 @@ def main() -> int:
         "SOAK_LOG": str(root / "log"),
         "OMP_NUM_THREADS": "1",  # a forked child would wait for its parent's threads for ever
     }
-    import sebra.workflows.bench
     import sebra.workflows.debias
     import sebra.workflows.rank  # noqa: F401 once, for all children
 

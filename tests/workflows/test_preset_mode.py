@@ -13,12 +13,12 @@ from sebra.errors import UsageError
 from sebra.runs.config import build_config, preset_mode
 from sebra.runs.folder import RunFolder
 from sebra.samples.open import open_samples
-from sebra.workflows.bench import bench
-from sebra.workflows.benching.plan import BenchOptions, parse_specs
 from sebra.workflows.debias import DebiasOptions, debias
 from sebra.workflows.prepare import usual_mode
 from sebra.workflows.prepared import Source
 from sebra.workflows.rank import RankOptions, rank, ranker_for
+from sebra_bench.bench import bench
+from sebra_bench.plan import BenchOptions, parse_specs
 
 ErmConfig = method_class("erm").config_class
 

@@ -9,8 +9,9 @@ from typing import Any
 import typer
 
 from sebra import __version__
-from sebra.cli import bench, data, debias, evaluate, predict, rank, show
+from sebra.cli import data, debias, evaluate, predict, rank, show
 from sebra.errors import SebraError
+from sebra.plugins import COMMANDS, plugins
 from sebra.processes import is_main
 
 app = typer.Typer(
@@ -43,8 +44,10 @@ def common(
     """Shared by all commands."""
 
 
-for module in (rank, debias, evaluate, predict, show, data, bench):
+for module in (rank, debias, evaluate, predict, show, data):
     module.register(app)
+for register in plugins(COMMANDS):
+    register(app)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

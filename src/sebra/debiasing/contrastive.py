@@ -43,8 +43,6 @@ class ContrastiveConfig(TrainConfig):
     chances, and a third of the forward passes less.
     """
 
-    LATER: ClassVar[tuple[str, ...]] = (*TrainConfig.LATER, "hard", "negatives_from")
-
     gamma: float = 0.5
     tau: float = 0.05
     positives: int = 1

@@ -2,7 +2,7 @@
 
 Follows Liu, Haghgoo, Chen, Raghunathan, Koh, Sagawa, Liang and Finn, "Just Train Twice: Improving
 Group Robustness without Training Group Information" (ICML 2021). Its T and upsampling factor are
-tuned per data set; the defaults are those of CelebA. It departs in one thing: both trainings use
+tuned per data set; the defaults are of one of them. It departs in one thing: both trainings use
 the same settings, where the paper may tune each on its own.
 """
 

@@ -32,8 +32,6 @@ class TrainConfig:
     width of a hidden layer between frozen features and the head (features mode only; 0 for none).
     """
 
-    LATER: ClassVar[tuple[str, ...]] = ("warmup", "average", "start")
-
     epochs: int = 20
     optimizer: str = "sgd"
     lr: float = 1e-3

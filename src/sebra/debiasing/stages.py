@@ -34,8 +34,6 @@ class StagesConfig(ContrastiveConfig):
     buckets; of patterns the next is far enough.
     """
 
-    LATER: ClassVar[tuple[str, ...]] = (*ContrastiveConfig.LATER, "pairs")
-
     gamma: float = 2.0
     tau: float = 0.1
     balance: float = 0.5

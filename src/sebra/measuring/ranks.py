@@ -56,7 +56,7 @@ def published_score(order_score: Array, groups: Array) -> float:
     """The figure behind the paper's "Kendall's tau": SciPy's weighted tau of the same chunks.
 
     Its weights favour the last groups and a random order does not score 0 (about 0.25 with the
-    group sizes of UrbanCars): for comparison with the paper only.
+    group sizes of its first data set): for comparison with the paper only.
     """
     if len(np.unique(groups)) < 2:
         return float("nan")

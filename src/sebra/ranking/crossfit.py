@@ -6,9 +6,7 @@ has not seen says which cue it goes by.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import Any, Protocol
 
 import torch
@@ -26,19 +24,15 @@ from sebra.ranking.formulas import weighted_loss
 
 _MOST_TO_FIT = 60_000  # samples a head is fitted to; it judges all the others
 _BLOCK = 8192
-_STEPS = 40
-_WATCHED = (1, 2, 3, 5, 8, 12, 20, 30)  # passes of a head at which a watch is called, and its last
+PASSES = 40  # of the optimiser of a head
 _PART = 50  # steps of a network between two looks at the clock and the checkpoint
-
-# Told the epochs of training so far and the held-out logits then.
-Watch = Callable[[float, Tensor], None]
 
 
 class Judge(Protocol):
     """Held-out logits (n x classes, on the CPU), given targets and weights of the samples."""
 
-    def tell_class(self, targets: Tensor, weights: Tensor, watch: Watch | None = None) -> Tensor:
-        """By models that go for the easiest cue; `watch` sees them on their way."""
+    def tell_class(self, targets: Tensor, weights: Tensor) -> Tensor:
+        """By models that go for the easiest cue."""
         ...
 
     def tell_apart(self, targets: Tensor, weights: Tensor) -> Tensor:
@@ -50,10 +44,13 @@ class HeadJudge:
     """Logistic regressions over frozen features, one per fold.
 
     penalties: the first, stronger one leaves only the easiest cue; the second is for telling apart.
+    passes: how far the optimiser goes when the class is told.
     """
 
-    def __init__(self, task: Task, folds: int, penalties: tuple[float, float]) -> None:
-        self.task, self.folds, self.penalties = task, folds, penalties
+    def __init__(
+        self, task: Task, folds: int, penalties: tuple[float, float], passes: int = PASSES
+    ) -> None:
+        self.task, self.folds, self.penalties, self.passes = task, folds, penalties, passes
         generator = task.generator(31)
         self.fold = _folds(task, folds, generator).to(task.device)
         rows = torch.randperm(len(task), generator=generator)[:_MOST_TO_FIT].sort().values
@@ -66,20 +63,14 @@ class HeadJudge:
         parts = [self._embed(self.task.batch(part)).float() for part in torch.split(rows, _BLOCK)]
         return torch.cat(parts)
 
-    def tell_class(self, targets: Tensor, weights: Tensor, watch: Watch | None = None) -> Tensor:
-        if watch is not None:
-            for passes in _WATCHED:
-                watch(passes, self._judge(targets, weights, self.penalties[0], passes))
-        out = self._judge(targets, weights, self.penalties[0])
-        if watch is not None:
-            watch(_STEPS, out)
-        return out
+    def tell_class(self, targets: Tensor, weights: Tensor) -> Tensor:
+        return self._judge(targets, weights, self.penalties[0], self.passes)
 
     def tell_apart(self, targets: Tensor, weights: Tensor) -> Tensor:
         return self._judge(targets, weights, self.penalties[1])
 
     def _judge(
-        self, targets: Tensor, weights: Tensor, penalty: float, passes: int = _STEPS
+        self, targets: Tensor, weights: Tensor, penalty: float, passes: int = PASSES
     ) -> Tensor:
         device, classes = self.task.device, self.task.classes
         y, w = targets.to(device), weights.to(device).float()
@@ -111,24 +102,20 @@ class NetworkJudge:
         self.fold = _folds(task, config.folds, task.generator(31))
         self._seen: list[Tensor] = []  # per fold, the embedding of every sample
         self._batch = config.batch or 128
-        self._epoch = max(1.0, len(task) * (1 - 1 / config.folds) / self._batch)  # in steps
+        self.epoch = max(1.0, len(task) * (1 - 1 / config.folds) / self._batch)  # in steps
 
-    def tell_class(self, targets: Tensor, weights: Tensor, watch: Watch | None = None) -> Tensor:
+    def tell_class(self, targets: Tensor, weights: Tensor) -> Tensor:
         out = torch.empty(len(self.task), self.task.classes)
         everyone = torch.arange(len(self.task), device=self.task.device)
         self._seen = []
-        trail = None if watch is None else _Trail(self.task, self.fold, self._epoch)
         for k in range(self.config.folds):
             rows = (self.fold != k).nonzero().squeeze(1)
-            network = self._train(targets, weights, rows, k, trail)
+            network = self._train(targets, weights, rows, k)
             with evaluating(network), torch.no_grad():
                 z = predict(network.embed, self.task, everyone)
                 logits = network.classify(z)
             out[self.fold == k] = logits.float().cpu()[self.fold == k]
             self._seen.append(_standardised(z))
-        if watch is not None and trail is not None:
-            for steps, logits in {**trail.looks, self.config.steps: out}.items():
-                watch(steps / self._epoch, logits)
         return out
 
     def tell_apart(self, targets: Tensor, weights: Tensor) -> Tensor:
@@ -140,9 +127,7 @@ class NetworkJudge:
             out[self.fold == k] = (x @ head[:-1] + head[-1]).cpu()[self.fold == k]
         return out
 
-    def _train(
-        self, targets: Tensor, weights: Tensor, rows: Tensor, k: int, trail: _Trail | None
-    ) -> Network:
+    def _train(self, targets: Tensor, weights: Tensor, rows: Tensor, k: int) -> Network:
         cfg, task = self.config, self.task
         network = task.network(offset=k)
         network.train()
@@ -161,30 +146,8 @@ class NetworkJudge:
         for part in self.session.phase(f"fold {k + 1}", parts, state):
             draws = min(_PART, cfg.steps - part * _PART) * batch
             drawn = rows[weighted_draws(weights[rows], draws, batch, generator)]
-            before = None if trail is None else partial(trail.before, part * _PART, network, k)
-            train_epoch(step, drawn, generator, before)
+            train_epoch(step, drawn, generator)
         return network
-
-
-class _Trail:
-    """Held-out logits of all folds while their networks train, by steps: epoch by epoch."""
-
-    def __init__(self, task: Task, fold: Tensor, epoch: float) -> None:
-        self.task, self.fold = task, fold
-        self.every = max(1, round(epoch))
-        self.looks: dict[int, Tensor] = {}
-
-    def before(self, start: int, network: Network, k: int, step: int) -> None:
-        """Looks where an epoch has ended before this step."""
-        if start + step and (start + step) % self.every == 0:
-            self.look(start + step, network, k)
-
-    def look(self, steps: int, network: Network, k: int) -> None:
-        rows = (self.fold == k).nonzero().squeeze(1)
-        with evaluating(network), torch.no_grad():
-            found = predict(network, self.task, rows.to(self.task.device)).float().cpu()
-        empty = torch.zeros(len(self.task), self.task.classes)
-        self.looks.setdefault(steps, empty)[rows] = found
 
 
 def _standardised(z: Tensor) -> Tensor:
@@ -195,7 +158,7 @@ def _standardised(z: Tensor) -> Tensor:
 
 
 def _fit(
-    x: Tensor, y: Tensor, weights: Tensor, classes: int, penalty: float, passes: int = _STEPS
+    x: Tensor, y: Tensor, weights: Tensor, classes: int, penalty: float, passes: int = PASSES
 ) -> Tensor:
     """Weights (d + 1 x classes) that minimise the weighted cross-entropy plus penalty·|w|²."""
     used = weights.nonzero().squeeze(1)

@@ -16,7 +16,7 @@ A stage has three steps, all with held-out predictions:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -29,12 +29,11 @@ from sebra.engine.session import Session
 from sebra.engine.task import Task
 from sebra.errors import check
 from sebra.ranking.balance import Flags, contrast_weights, neutral_weights
-from sebra.ranking.crossfit import HeadJudge, Judge, NetworkJudge, Watch
+from sebra.ranking.crossfit import HeadJudge, Judge, NetworkJudge
 from sebra.ranking.noise import SUSPECT, NoiseEstimate, estimate_noise, noise_among
 from sebra.ranking.ranking import Monitor, RankResult
 
 Floats = npt.NDArray[np.float64]
-StageWatch = Callable[[int, float, npt.NDArray[Any]], None]  # stage, epochs, held-out margins
 _EARLIER_SHARE = 0.5  # of the margins of stages before the last, in the order inside a pattern
 _EASY_SHARE = 0.3  # of the first model's margin in a stage's column: it steadies the order
 _AS_WELL = 0.05  # the most by which strength and the first model's accuracy differ, of the latter
@@ -55,8 +54,6 @@ class PeelConfig:
     weights of heads, of the first and of the second model. steps and the fields after it: training
     of networks over images; beta is that of the u weighting.
     """
-
-    LATER: ClassVar[tuple[str, ...]] = ("doubt",)
 
     stages: int = 4
     evidence: float = 2 / 3
@@ -125,7 +122,6 @@ class PeelRanker:
 
     def __init__(self, config: PeelConfig) -> None:
         self.config = config
-        self.watch: StageWatch | None = None  # sees the first model of every stage on its way
 
     def rank(self, task: Task, session: Session, monitor: Monitor) -> RankResult:
         cfg = self.config
@@ -178,7 +174,7 @@ class PeelRanker:
                     session.leave()
             trust = 1 - wrong
             weights = neutral_weights(before, labels, trust)
-            first = judge.tell_class(y, torch.from_numpy(weights), self._watch(number, y))
+            first = judge.tell_class(y, torch.from_numpy(weights))
             easy = margins(first, y)
             right = (easy > 0).numpy()
             seems = torch.where(easy > 0, y, first.argmax(1))
@@ -206,12 +202,6 @@ class PeelRanker:
             strength=_mean(told > 0, weights),
             noise=fit["noise"],
         )
-
-    def _watch(self, number: int, labels: Tensor) -> Watch | None:
-        watch = self.watch
-        if watch is None:
-            return None
-        return lambda epochs, logits: watch(number, epochs, margins(logits, labels).numpy())
 
     def _stands(self, stage: Stage, labels: npt.NDArray[np.int64]) -> bool:
         cfg = self.config

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -33,7 +33,7 @@ _SAME_U = 1e-6
 
 @dataclass(frozen=True)
 class SebraConfig:
-    """Settings of the ranking; defaults are the paper's for UrbanCars (its Table 7).
+    """Settings of the ranking; defaults are the paper's (Table 7, first data set).
 
     p_critical, or lam (then p_critical is its upper root): the selection threshold.
     beta: strength of the upweighting u = p^(1/beta). epochs: R, the largest rank. enough: after R
@@ -47,8 +47,6 @@ class SebraConfig:
     augmentation of training batches (mirroring; the least area of a random resized crop). use_u,
     use_v: ablation switches.
     """
-
-    LATER: ClassVar[tuple[str, ...]] = ("enough",)
 
     p_critical: float = 0.75
     lam: float | None = None

@@ -9,7 +9,7 @@ import math
 import os
 import time
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -39,23 +39,18 @@ class RunFolder:
         self.path = path
 
     @classmethod
-    def create(
-        cls, out: str | None, command: str, resume: bool = False, rows: Sequence[str] = ()
-    ) -> RunFolder:
+    def create(cls, out: str | None, command: str, resume: bool = False) -> RunFolder:
         """The folder for a new run, or with `resume` the one to go on with; it is writable.
 
-        rows: names of folders of results; a folder in which any of them lies, also one level
-        down, belongs to the command although the rest of its run is gone (results are kept in
-        version control, runs are not).
-        Of several processes only the main one leaves files: the others get a folder that goes.
+        Of several processes only the main one leaves files: the others get a temporary folder,
+        which is removed when they end.
         """
         if resume:
             require_one("--resume")
         if not is_main():
             return cls(_passing())
         path = Path(out) if out else _latest(command) if resume else _fresh(command)
-        ours = _is_run(path) or _holds_rows(path, rows)
-        if path.is_dir() and not ours and _holds_files(path):
+        if path.is_dir() and not _is_run(path) and _holds_files(path):
             raise UsageError(f"--out: {path} holds other files; choose a new or an empty folder")
         if resume and not (path / CHECKPOINT).is_dir() and not (path / METRICS).is_file():
             raise UsageError(f"--resume: {path} has no checkpoint; start without --resume")
@@ -246,10 +241,6 @@ def _passing() -> Path:
 
 def _is_run(path: Path) -> bool:
     return (path / CONFIG).is_file() or (path / CHECKPOINT).is_dir()
-
-
-def _holds_rows(path: Path, names: Sequence[str]) -> bool:
-    return any(any(path.glob(f"{at}{name}/*.json")) for name in names for at in ("", "*/"))
 
 
 def _fresh(command: str) -> Path:

@@ -19,7 +19,7 @@ def open_samples(data: str, attributes: Sequence[str] | None = None) -> Samples:
     """Reads DATA in any of its forms; nothing but names and tables is read, images stay closed.
 
     `attributes` picks attribute columns, strongest first. Layout options follow a question mark:
-    `celeba:PATH?split=1&test=rest`, `demo?biases=3`. Wrong data raises `UsageError`.
+    `NAME:PATH?option=value`, `demo?biases=3`. Wrong data raises `UsageError`.
     """
     if not data:
         raise UsageError("DATA is empty: give a folder, a file or a layout such as demo")

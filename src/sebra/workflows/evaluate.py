@@ -23,13 +23,13 @@ from sebra.loading.decode import load_images
 from sebra.measuring.disparity import performance_disparity
 from sebra.measuring.groups import MIN_GROUP, Scores, score
 from sebra.measuring.seeds import mean_std
+from sebra.plugins import EVALUATIONS, plugins
 from sebra.ranking.ranking import Ranking
 from sebra.runs.config import build_config, preset_names
 from sebra.runs.folder import CONFIG, RANKING, RunFolder
 from sebra.runs.meter import Meter
 from sebra.samples.open import open_samples
 from sebra.samples.table import FeatureArray, Samples, Texts
-from sebra.workflows.companions import measure_companions, wanted_companions
 from sebra.workflows.history import predicted_classes
 from sebra.workflows.prepare import prepare
 from sebra.workflows.prepared import Prepared, Source
@@ -53,14 +53,14 @@ def evaluate_run(
     out: dict[str, Any] = {"version": __version__, "data": data, "run": str(folder.path)}
     if folder.has(WEIGHTS):
         samples = _as_trained(open_samples(data, attributes), folder, data)
-        beside = wanted_companions(data)
+        beside = [found for wanted in plugins(EVALUATIONS) if (found := wanted(data)) is not None]
         model = Model.load(folder.path, device)
         with meter.phase("evaluate"):
             split, found = evaluate_model(model, samples, min_group)
         out["evaluation"] = {"split": split, **found.to_dict()}
-        if beside is not None:
+        for measure_beside in beside:
             with meter.phase("companions"):
-                out["evaluation"] |= measure_companions(model, samples, split, found, beside)
+                out["evaluation"] |= measure_beside(model, samples, split, found)
     elif folder.has(RANKING):
         out["ranking"] = _evaluate_ranking(
             folder, data, attributes, device, seeds, pd_k, meter, progress

@@ -22,7 +22,6 @@ class Entry:
     summary: str
     needs_path: bool = True
     folder: bool = True  # whether the path is a folder's and must be there
-    companions: str = ""  # the module that finds what is measured beside the test split
 
 
 LAYOUTS: dict[str, Entry] = {
@@ -51,7 +50,6 @@ LAYOUTS: dict[str, Entry] = {
     "imagenet": Entry(
         "sebra.samples.layouts.imagenet",
         "ImageNet-1K or a part of it (synset folders); with ImageNet-W, -9 and -R beside it",
-        companions="sebra.samples.layouts.imagenet_companions",
     ),
     "living17": Entry(
         "sebra.samples.layouts.living17",
@@ -117,16 +115,6 @@ def find_layout(name: str) -> Layout:
     found = importlib.import_module(LAYOUTS[name].module).read
     assert isinstance(found, Layout)
     return found
-
-
-def companions_of(data: str) -> Any:
-    """What the options of `NAME:PATH?…` ask to measure beside the test split; None if nothing."""
-    name, _, rest = data.partition(":")
-    if name not in LAYOUTS or not LAYOUTS[name].companions:
-        return None
-    path, _, query = rest.partition("?")
-    find = importlib.import_module(LAYOUTS[name].companions).companions
-    return find(Path(path).expanduser(), find_layout(name).parse(query))
 
 
 def _convert(layout_name: str, name: str, text: str, default: Any) -> Any:

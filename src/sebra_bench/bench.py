@@ -1,0 +1,151 @@
+"""`sebra bench`: methods × seeds on one or several data sets, as the paper's table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sebra import __version__
+from sebra.engine.session import ProgressSink
+from sebra.errors import UsageError
+from sebra.measuring import tables as text_tables
+from sebra.runs.folder import RunFolder
+from sebra.workflows.prepared import Source
+from sebra_bench.paper_tables import by_layout, paper_tables
+from sebra_bench.plan import BenchOptions, data_name, slug_of
+from sebra_bench.results import Results, pooled, result_tables
+from sebra_bench.runs import check_rows, check_settings, plan_runs, run_plan
+from sebra_bench.studies import study_function
+from sebra_bench.summary import metrics_of
+from sebra_bench.tables import Table
+from sebra_bench.together import Failed, run_together
+from sebra_bench.workbench import Workbench
+
+__all__ = ["BenchRun", "bench", "check_settings", "study", "write_tables"]
+
+
+@dataclass
+class BenchRun:
+    """What a benchmark or a study found: tables to print, figures drawn, the metrics object."""
+
+    metrics: dict[str, Any]
+    tables: list[Table]
+    figures: list[Path] = field(default_factory=list)
+
+
+def bench(
+    sources: Sequence[Source],
+    options: BenchOptions,
+    folder: RunFolder,
+    progress: ProgressSink | None = None,
+) -> BenchRun:
+    """Runs what is missing, then writes `table.md`, `.csv`, `.tex` and `metrics.json`.
+
+    All data sets are opened and all finished rows are checked before the first run starts.
+    """
+    check_settings(options)
+    benches = [
+        Workbench(source, options, place, progress)
+        for source, place in zip(sources, _places(sources, folder), strict=True)
+    ]
+    plans = [plan_runs(b) for b in benches]
+    for b, plan in zip(benches, plans, strict=True):
+        check_rows(b, plan)
+    _write_config(folder, "bench", sources, options)
+    failed: list[Failed] = [{} for _ in plans]
+    if options.jobs > 1:
+        failed = run_together(benches, plans, progress)
+    found, measured = [], []
+    for plan, without in zip(plans, failed, strict=True):
+        b = benches.pop(0)  # what it holds on the device goes when it is done
+        found.append(run_plan(b, plan, without))
+        measured.append(b.meter.result())
+    results = [*found, *pooled([source.data for source in sources], found)]
+    run = BenchRun(
+        _metrics(results, options, measured),
+        [*result_tables(results), *paper_tables(by_layout(results))],
+    )
+    write_tables(folder, run.tables)
+    run.metrics["run"] = str(folder.path)
+    folder.write_metrics(run.metrics)
+    return run
+
+
+def study(
+    name: str,
+    source: Source,
+    options: BenchOptions,
+    folder: RunFolder,
+    progress: ProgressSink | None = None,
+) -> BenchRun:
+    """Runs one study of the registry: a table, the figure drawn from it, and the metrics."""
+    function = study_function(name)
+    workbench = Workbench(source, options, folder, progress)
+    _write_config(folder, f"bench study {name}", [source], options)
+    found = function(workbench)
+    metrics = {
+        "version": __version__,
+        "study": name,
+        "data": workbench.name,
+        "figures": [path.name for path in found.figures],
+        **found.metrics,
+        **workbench.meter.result(),
+    }
+    write_tables(folder, found.tables)
+    metrics["run"] = str(folder.path)
+    folder.write_metrics(metrics)
+    return BenchRun(metrics, found.tables, found.figures)
+
+
+def _metrics(
+    results: Sequence[Results], options: BenchOptions, measured: Sequence[dict[str, Any]]
+) -> dict[str, Any]:
+    return {
+        "version": __version__,
+        "seeds": options.seeds,
+        "datasets": [{"data": r.data, **metrics_of(r.models, r.rankings)} for r in results],
+        "seconds": {"total": max(m["seconds"]["total"] for m in measured)},
+        "peak_memory_mib": max(m["peak_memory_mib"] for m in measured),
+    }
+
+
+def write_tables(folder: RunFolder, tables: Sequence[Table]) -> None:
+    """`table.md`, `table.csv` (numbers, paper and difference in columns) and `table.tex`."""
+    folder.write_text("table.md", "\n".join(t.markdown() for t in tables))
+    rows = [{"table": t.title, **figures} for t in tables for figures in t.figures]
+    folder.write_text("table.csv", text_tables.csv_text(rows))
+    folder.write_text("table.tex", "\n".join(t.latex() for t in tables))
+
+
+def _write_config(
+    folder: RunFolder, command: str, sources: Sequence[Source], options: BenchOptions
+) -> None:
+    shared = {k: v for k, v in sources[0].to_dict().items() if k not in ("data", "seed")}
+    config: dict[str, Any] = {
+        "command": command,
+        "version": __version__,
+        "data": [source.data for source in sources],
+        **shared,
+        "methods": [spec.label for spec in options.methods],
+        "rank_methods": [spec.label for spec in options.rankers],
+        "rank_weights": options.rank_weights,
+        "rank_mode": options.rank_mode,
+        "seeds": options.seeds,
+        "preset": options.preset,
+        "set": list(options.overrides),
+        "min_group": options.min_group,
+    }
+    folder.write_config(config)
+
+
+def _places(sources: Sequence[Source], folder: RunFolder) -> list[RunFolder]:
+    """Where each data set's rows lie: the run folder, or a folder of its own in it."""
+    if len(sources) == 1:
+        return [folder]
+    names = [slug_of(data_name(s.data)) for s in sources]
+    for source, name in zip(sources, names, strict=True):
+        if names.count(name) > 1:
+            raise UsageError(f"DATA: {source.data} and another data set are both called {name}")
+    return [RunFolder(folder.path / name) for name in names]

@@ -1,0 +1,100 @@
+"""Where and with what a row was measured."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from datetime import datetime, timezone
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from sebra import __version__
+from sebra.errors import UsageError
+
+_LIBRARIES = ("torch", "numpy", "timm")
+
+
+def facts(device: Any) -> dict[str, Any]:
+    """Commit (where known), date, hardware and versions, for a row."""
+    found: dict[str, Any] = {
+        "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "hardware": hardware(device),
+        "versions": versions(),
+    }
+    known = commit()
+    return {"commit": known, **found} if known else found
+
+
+def commit() -> str | None:
+    """The commit this package was checked out from, `+` where files differ from it.
+
+    `SEBRA_COMMIT` says it for a copy, whose history may be missing or that of an older state.
+    """
+    if said := os.environ.get("SEBRA_COMMIT"):
+        return said
+    here = Path(__file__)
+    try:
+        # A package installed inside some other project's checkout is not part of its history.
+        _git(here.parent, "ls-files", "--error-unmatch", here.name)
+        head = _git(here.parent, "rev-parse", "--short=12", "HEAD")
+        changed = _git(here.parents[1], "status", "--porcelain", "--", ".")
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return f"{head}+" if changed else head
+
+
+def runs_beside() -> int:
+    """How many runs share the machine, as `SEBRA_RUNS_TOGETHER` says of commands side by side."""
+    said = os.environ.get("SEBRA_RUNS_TOGETHER") or "1"
+    if not said.isdecimal():
+        raise UsageError(f"SEBRA_RUNS_TOGETHER: a number of runs, not {said!r}")
+    return int(said)
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    done = subprocess.run(
+        ["git", "-C", str(folder), *arguments],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=10,
+    )
+    return done.stdout.strip()
+
+
+def hardware(device: Any) -> dict[str, Any]:
+    """The processor, its cores, and the GPU where the run used one."""
+    import torch
+
+    out: dict[str, Any] = {"cpu": _cpu_name(), "cores": os.cpu_count(), "threads": _threads()}
+    if device.type == "cuda":
+        out["gpu"] = torch.cuda.get_device_name(device)
+    return out
+
+
+def _threads() -> int:
+    import torch
+
+    return torch.get_num_threads()
+
+
+def _cpu_name() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def versions() -> dict[str, str]:
+    out = {"sebra": __version__, "python": platform.python_version()}
+    for name in _LIBRARIES:
+        try:
+            out[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return out

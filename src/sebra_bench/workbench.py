@@ -1,0 +1,332 @@
+"""One data set, prepared once; every run leaves a row, and a row that is there is not rerun."""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sebra import __version__
+from sebra.debiasing.model import Model
+from sebra.debiasing.registry import method_class
+from sebra.engine.session import ProgressSink, Session, Silent
+from sebra.errors import Interrupted, UsageError
+from sebra.measuring.disparity import performance_disparity
+from sebra.ranking.ranking import Blind, Ranking
+from sebra.ranking.registry import ranker_class
+from sebra.runs.config import build_config, ranking_network
+from sebra.runs.folder import RunFolder
+from sebra.runs.meter import Meter
+from sebra.samples.table import FeatureArray, Samples
+from sebra.workflows.debias import DebiasOptions, debias_prepared
+from sebra.workflows.evaluate import evaluate_model, subset_accuracy
+from sebra.workflows.prepare import for_ranking, prepare
+from sebra.workflows.prepared import Prepared, Source
+from sebra.workflows.presets import NO_PRESET, preset_for
+from sebra.workflows.rank import measure
+from sebra_bench.companions.measure import wanted
+from sebra_bench.facts import facts, runs_beside
+from sebra_bench.plan import (
+    OWN_RANKER,
+    BenchOptions,
+    Spec,
+    backbone_name,
+    data_name,
+)
+from sebra_bench.rows import Row, Rows, present, settings_of
+
+ROWS, RANKINGS = "rows", "rankings"
+_FINGERPRINT_ROWS = 1000  # enough to tell features apart without reading all of a memory map
+
+
+class Workbench:
+    """Runs methods and rankers on one data set.
+
+    `model` and `ranking` return the row of one run: from disk where it is finished, else after
+    running it. Rankings are shared by all methods of a seed.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        options: BenchOptions,
+        folder: RunFolder,
+        progress: ProgressSink | None = None,
+    ) -> None:
+        self.options, self.folder = options, folder
+        self.progress: ProgressSink = progress or Silent()
+        self.meter = Meter()
+        self.preset = preset_for(source.data, options.preset)
+        session = Session(progress=progress)
+        self.prepared = prepare(source, session, self.meter, preset=self.preset)
+        self._ranking_on: dict[tuple[str | None, str | None], Prepared] = {}
+        self.ranking_on(OWN_RANKER)  # what cannot be had is refused before any run
+        self.name = data_name(source.data)
+        self._beside = wanted(source.data)
+        self._content = _fingerprint(self.prepared.samples)
+        self.models = Rows(folder.path / ROWS)
+        self.rankings = Rows(folder.path / RANKINGS)
+
+    @property
+    def samples(self) -> Samples:
+        return self.prepared.samples
+
+    def ranking_on(self, ranker: str) -> Prepared:
+        """The data set with the network that a ranker uses; what lies on the device is shared."""
+        key = self._ranking_network(ranker)
+        if key not in self._ranking_on:
+            self._ranking_on[key] = for_ranking(self.prepared, *key, self.meter)
+        return self._ranking_on[key]
+
+    def _ranking_network(self, ranker: str) -> tuple[str | None, str | None]:
+        """Weights and mode as the user or else the preset has them."""
+        weights, mode = self.options.rank_weights, self.options.rank_mode
+        if self.prepared.mode == "features":
+            for option, value in (("--rank-weights", weights), ("--rank-mode", mode)):
+                if value not in (None, "features"):
+                    raise UsageError(
+                        f"{option}: rankings over frozen features share their backbone"
+                    )
+            return None, None
+        if mode == "features" and self.prepared.weights is None:
+            raise UsageError("--rank-mode features: needs pretrained weights; give --weights FILE")
+        of_preset = ranking_network(self.preset, ranker)
+        return weights or of_preset[0], mode or of_preset[1]
+
+    def method_config(self, spec: Spec) -> Any:
+        """The configuration a method runs with here."""
+        kind = method_class(spec.name).config_class
+        mode = self.prepared.mode
+        return build_config(kind, "debias", spec.name, mode, self.preset, spec.overrides)
+
+    def ranker_config(self, spec: Spec) -> Any:
+        """The configuration a ranker runs with here."""
+        kind = ranker_class(spec.name).config_class
+        mode = self.ranking_on(spec.name).mode
+        return build_config(kind, "rank", spec.name, mode, self.preset, spec.overrides)
+
+    def needs(self, spec: Spec) -> frozenset[str]:
+        """What a method cannot do without; it can depend on its settings."""
+        found: frozenset[str] = method_class(spec.name)(self.method_config(spec)).needs
+        return found
+
+    def _measure_beside(self, model: Model) -> dict[str, Any]:
+        """Gaps to the sets that DATA names beside its test split."""
+        assert self._beside is not None
+        split, clean = evaluate_model(model, self.samples, self.options.min_group)
+        return self._beside(model, self.samples, split, clean)
+
+    # What a run is --------------------------------------------------------------------------
+
+    def model_identity(self, spec: Spec, seed: int, ranker: Spec | None) -> dict[str, Any]:
+        out = {
+            **self._base_identity(self.prepared),
+            "seed": seed,
+            "method": spec.name,
+            "settings": settings_of(self.method_config(spec)),
+            "min_group": self.options.min_group,
+        }
+        if ranker is not None:
+            out["ranker"] = ranker.name
+            out["ranker_settings"] = settings_of(self.ranker_config(ranker))
+            on = self.ranking_on(ranker.name)
+            out["ranker_weights"] = _digest(on)
+            if on.mode == "features" != self.prepared.mode:
+                out["ranker_mode"] = on.mode
+        return out
+
+    def ranking_identity(self, spec: Spec, seed: int) -> dict[str, Any]:
+        settings = settings_of(self.ranker_config(spec))
+        on = self.ranking_on(spec.name)
+        out = {**self._base_identity(on), "seed": seed, "ranker": spec.name, "settings": settings}
+        if self._has_pd and _digest(on) != _digest(self.prepared):
+            out["pd_weights"] = _digest(self.prepared)  # another network than the one that ranks
+        return out
+
+    @property
+    def _has_pd(self) -> bool:
+        """Whether rankings are judged by PD, the measure that needs no attributes."""
+        return not self.samples.attributes and len(self.samples.rows("test")) > 0
+
+    def _base_identity(self, p: Prepared) -> dict[str, Any]:
+        """Content instead of paths, so that rows of several machines can lie in one folder."""
+        out: dict[str, Any] = {
+            "version": __version__,
+            "data": self.name,
+            "content": self._content,
+            "attributes": list(p.samples.attributes),
+            "mode": p.mode,
+            "backbone": backbone_name(p.backbone),
+            "weights": _digest(p),
+            "image_size": p.image_size,
+        }
+        return {k: v for k, v in out.items() if v is not None}
+
+    # Runs -----------------------------------------------------------------------------------
+
+    def find_model(self, spec: Spec, seed: int, ranker: Spec | None) -> Row | None:
+        identity = self.model_identity(spec, seed, ranker)
+        return self.models.find(model_slug(spec, ranker), seed, identity)
+
+    def find_ranking(self, spec: Spec, seed: int) -> Row | None:
+        return self.rankings.find(spec.slug, seed, self.ranking_identity(spec, seed))
+
+    def model(self, spec: Spec, seed: int, ranker: Spec | None) -> Row:
+        """The row of one trained and evaluated model."""
+        found = self.find_model(spec, seed, ranker)
+        if found is not None:
+            return found
+        identity = self.model_identity(spec, seed, ranker)
+        ranked = None if ranker is None else self.ranking(ranker, seed)
+        ranking = None if ranker is None else self._ranking_table(ranker, seed)
+        prepared = self.prepared.with_seed(seed)
+        options = DebiasOptions(
+            spec.name, self.preset, spec.overrides, min_group=self.options.min_group
+        )
+        with self.running(f"{spec.label} seed {seed}") as (session, meter):
+            run = debias_prepared(prepared, options, session, meter, ranking)
+            if self._beside is not None:
+                with meter.phase("companions"):
+                    run.metrics["evaluation"] |= self._measure_beside(run.model)
+        row = {
+            "kind": "model",
+            "method": spec.label,
+            "seed": seed,
+            "ranker": None if ranker is None else ranker.label,
+            "evaluation": run.metrics["evaluation"],
+            "selection": run.metrics["selection"],
+            "ranking": None if ranked is None else ranked["ranking"],
+            **meter.result(),
+            **self.facts(self.prepared),
+            "notes": list(session.notes),
+            "settings": identity["settings"],
+            "identity": identity,
+        }
+        # The model holds a graph of itself; without this, memory of many runs piles up.
+        del run
+        gc.collect()
+        return self.models.write(model_slug(spec, ranker), seed, present(row))
+
+    def ranking(self, spec: Spec, seed: int) -> Row:
+        """The row of one ranking; its table lies beside it as Parquet."""
+        found = self.find_ranking(spec, seed)
+        return self._rank(spec, seed)[0] if found is None else found
+
+    def _ranking_table(self, spec: Spec, seed: int) -> Ranking:
+        file = self.rankings.file(spec.slug, seed).with_suffix(".parquet")
+        # Rows are kept in version control, their tables often are not.
+        return Ranking.load(file) if file.is_file() else self._rank(spec, seed)[1]
+
+    def to_rank(self, seed: int, ranker: str = OWN_RANKER) -> Prepared:
+        """The data set for a ranking with this seed."""
+        self.prepared.with_seed(seed)  # unreadable images leave before the first ranking
+        found = self.ranking_on(ranker)
+        found.samples = self.prepared.samples
+        return found.with_seed(seed)
+
+    def _rank(self, spec: Spec, seed: int) -> tuple[Row, Ranking]:
+        identity = self.ranking_identity(spec, seed)
+        prepared = self.to_rank(seed, spec.name)
+        ranker = ranker_class(spec.name)(self.ranker_config(spec))
+        with self.running(f"ranking {spec.label} seed {seed}") as (session, meter):
+            with meter.phase("rank"):
+                result = ranker.rank(prepared.rank_task(ranker), session, Blind())
+            part, _ = prepared.split("train")
+            ranking = Ranking.from_result(result, part.ids, part.labels, part.classes)
+            figures = measure(ranking, prepared.samples)
+            if self._has_pd:
+                with meter.phase("pd"):  # with the trained network, whichever one ranked
+                    figures.update(_disparity(self.prepared.with_seed(seed), ranking, session))
+        row = {
+            "kind": "ranking",
+            "method": spec.label,
+            "seed": seed,
+            "ranking": figures,
+            **meter.result(),
+            **self.facts(prepared),
+            "notes": list(session.notes),
+            "settings": identity["settings"],
+            "identity": identity,
+        }
+        file = self.rankings.file(spec.slug, seed)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        ranking.save(file.with_suffix(".parquet"))
+        return self.rankings.write(spec.slug, seed, row), ranking
+
+    def facts(self, p: Prepared) -> dict[str, Any]:
+        """What a row says of where and with what it was measured."""
+        backbone = backbone_name(p.backbone)
+        network = {"mode": p.mode, "backbone": backbone, "image_size": p.image_size}
+        together = max(self.options.jobs, runs_beside())
+        return {
+            "data": self.name,
+            "preset": self.preset or NO_PRESET,
+            "network": present(network),
+            # Seconds of runs that shared the machine are not those of a run alone.
+            **({"runs_together": together} if together > 1 else {}),
+            **facts(p.device),
+        }
+
+    @contextmanager
+    def running(self, what: str, session: Session | None = None) -> Iterator[tuple[Session, Meter]]:
+        """A session (that given) and a meter for one run; an interrupt says what is kept."""
+        self.progress.message(f"{self.name}: {what} begins")
+        session, meter = session or Session(progress=self.progress), Meter()
+        try:
+            with session.stoppable():
+                yield session, meter
+        except Interrupted:
+            raise Interrupted(
+                f"interrupted during {what}; finished rows stay in {self.folder.path}: "
+                "the same command with the same --out goes on from there"
+            ) from None
+        finally:
+            seconds = meter.result()["seconds"]["total"]
+        self.progress.message(f"{self.name}: {what} done in {seconds:.1f} s")
+
+
+def model_slug(spec: Spec, ranker: Spec | None) -> str:
+    """File name of a method's rows; a ranker that is not the method's own is part of it."""
+    if ranker is None or ranker.label == OWN_RANKER:
+        return spec.slug
+    return f"{spec.slug}.on.{ranker.slug}"
+
+
+def model_label(spec: Spec, ranker: Spec | None) -> str:
+    """What tables call a method on a ranker."""
+    if ranker is None or ranker.label == OWN_RANKER:
+        return spec.label
+    return f"{spec.label} on {ranker.label}"
+
+
+def _digest(prepared: Prepared) -> str:
+    return prepared.weights.digest if prepared.weights else "none"
+
+
+def _fingerprint(samples: Samples) -> str:
+    """Names the samples, their labels, splits and attributes; not the folder they lie in."""
+    state = hashlib.sha256()
+    for part in (samples.labels, samples.split, *(a.codes for a in samples.attributes.values())):
+        state.update(np.ascontiguousarray(part).tobytes())
+    for text in (*samples.classes, *samples.ids.tolist()):
+        state.update(f"{text}\0".encode())
+    if isinstance(samples.content, FeatureArray):
+        rows = samples.content.rows[:: max(1, len(samples) // _FINGERPRINT_ROWS)]
+        state.update(np.ascontiguousarray(samples.content.values[rows]).tobytes())
+    return f"{len(samples)} samples, {state.hexdigest()[:12]}"
+
+
+def _disparity(prepared: Prepared, ranking: Ranking, session: Session) -> dict[str, Any]:
+    """PD, the measure of a ranking where no attribute is known."""
+    labels = prepared.task("train").targets.cpu().numpy()
+
+    def train_and_score(index: npt.NDArray[np.int64]) -> float:
+        return subset_accuracy(prepared, index, session)
+
+    found = performance_disparity(train_and_score, ranking.table["rank"].to_numpy(), labels)
+    return {"pd": found["pd"], "pd_details": found}

@@ -1,0 +1,182 @@
+"""Methods × seeds: rows that are there are not run again, and the figures are the right ones."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import miniatures
+from benches import QUICK, folder, options
+from sebra.debiasing.contrastive import ContrastiveConfig
+from sebra.errors import UsageError
+from sebra.ranking.ranking import Ranking
+from sebra.workflows.presets import preset_for
+from sebra_bench import workbench
+from sebra_bench.bench import bench
+from sebra_bench.plan import (
+    backbone_name,
+    data_name,
+    parse_specs,
+    with_shared,
+)
+from sebra_bench.rows import settings_of
+
+
+def times(path):
+    return {p.name: p.stat().st_mtime_ns for p in path.rglob("*.json") if p.name != "metrics.json"}
+
+
+class Test_what_is_asked_for:
+    def test_settings_in_brackets(self):
+        found = parse_specs("erm, dfr[on=ranking,share=0.3],groupdro[over=buckets]")
+        assert [s.label for s in found] == [
+            "erm",
+            "dfr[on=ranking,share=0.3]",
+            "groupdro[over=buckets]",
+        ]
+        assert found[1].overrides == ("on=ranking", "share=0.3")
+        assert found[1].slug == "dfr_on_ranking_share_0.3"
+
+    @pytest.mark.parametrize("text", ["erm[", "erm]", "", "erm,,lff", "e rm[x]y", "../erm"])
+    def test_what_is_no_method_is_refused(self, text):
+        with pytest.raises(UsageError, match="--methods"):
+            parse_specs(text)
+
+    def test_a_method_given_twice_is_refused(self):
+        with pytest.raises(UsageError, match="erm is given twice"):
+            parse_specs("erm,lff,erm")
+
+    def test_shared_settings_reach_only_methods_that_have_them_and_lose_to_their_own(self):
+        from sebra.debiasing.registry import method_class
+
+        erm, sebra = with_shared(
+            parse_specs("erm,sebra[tau=0.3]"), ["tau=0.1", "epochs=3"], method_class
+        )
+        assert erm.overrides == ("epochs=3",)
+        assert sebra.overrides == ("tau=0.1", "epochs=3", "tau=0.3")
+        with pytest.raises(UsageError, match="none of erm has such a setting"):
+            with_shared(parse_specs("erm"), ["tau=0.1"], method_class)
+
+    def test_the_preset_follows_the_layout(self):
+        assert preset_for("urbancars:x/y", None) == "paper/urbancars"
+        assert preset_for("celeba:x?split=1", None) == "paper/celeba"
+        assert preset_for("urbancars:x", "none") is None
+        assert preset_for("x/urbancars", None) is None
+        assert preset_for("demo", None) is None
+
+    def test_names_of_data_leave_the_folder_out(self):
+        assert data_name("urbancars:/some/where/cars") == "urbancars"
+        assert data_name("celeba:/some/where?split=2") == "celeba?split=2"
+        assert data_name("/some/where/two.npz") == "two.npz"
+        assert data_name("imagenet:x?w=1&in9=/some/where/nine") == "imagenet?w=1&in9=nine"
+        assert backbone_name("/some/where/minilm/model/") == "minilm/model"
+        assert backbone_name("resnet18") == "resnet18"
+        assert backbone_name("some-org/encoder") == "some-org/encoder"
+
+
+class Test_rows:
+    def test_nothing_is_run_twice_and_more_seeds_add_to_what_is_there(
+        self, features, tmp_path, monkeypatch
+    ):
+        bench([features], options("erm,sebra", seeds=1), folder(tmp_path))
+        before = times(tmp_path / "run")
+        assert set(before) == {"erm-0.json", "sebra-0.json"}
+        assert len(list((tmp_path / "run" / "rankings").glob("*.parquet"))) == 1
+        bench([features], options("erm,sebra", seeds=2), folder(tmp_path))
+        after = times(tmp_path / "run")
+        assert {k: after[k] for k in before} == before
+        assert "erm-1.json" in after
+        assert "sebra-1.json" in after
+        monkeypatch.setattr(workbench, "debias_prepared", None)  # a run would now fail
+        again = bench([features], options("erm,sebra", seeds=2), folder(tmp_path))
+        assert again.metrics["datasets"][0]["methods"]["erm"]["seeds"] == [0, 1]
+
+    def test_methods_of_a_seed_share_one_ranking(self, features, tmp_path, monkeypatch):
+        made = []
+        save = Ranking.save
+        monkeypatch.setattr(
+            Ranking, "save", lambda self, path: (made.append(path), save(self, path))
+        )
+        run = bench([features], options("sebra,dfr[on=ranking],erm", seeds=1), folder(tmp_path))
+        assert [p.name for p in made] == ["sebra-0.parquet"]
+        figures = run.metrics["datasets"][0]["methods"]
+        assert figures["sebra"]["ranking"] == figures["dfr[on=ranking]"]["ranking"]
+        assert "ranking" not in figures["erm"]
+
+    def test_a_row_holds_what_is_needed_to_judge_it(self, features, tmp_path):
+        bench([features], options("sebra", seeds=1), folder(tmp_path))
+        row = json.loads((tmp_path / "run" / "rows" / "sebra-0.json").read_text("utf-8"))
+        assert row["method"] == "sebra"
+        assert row["seed"] == 0
+        assert 0 <= row["evaluation"]["worst_group"] <= 100
+        assert row["selection"]["criterion"] == "worst validation group"
+        assert -1 <= row["ranking"]["somers_d"] <= 1
+        assert row["seconds"]["debias"] > 0
+        assert row["hardware"]["cores"] >= 1
+        assert row["versions"]["torch"]
+        assert row["settings"]["epochs"] == 2
+        assert row["date"][:2] == "20"
+        assert str(tmp_path) not in json.dumps(row)  # the same on every machine
+
+    @pytest.mark.parametrize(
+        ("change", "named"),
+        [
+            ({"overrides": ("epochs=3", "rank.epochs=2")}, "settings.epochs"),
+            ({"min_group": 2}, "min_group"),
+        ],
+    )
+    def test_another_identity_is_refused_with_the_difference(
+        self, features, tmp_path, change, named
+    ):
+        bench([features], options("erm", seeds=1), folder(tmp_path))
+        before = times(tmp_path / "run")
+        with pytest.raises(UsageError, match=rf"erm-0\.json: was measured with another {named}"):
+            bench([features], options("erm", seeds=1, **change), folder(tmp_path))
+        assert times(tmp_path / "run") == before
+
+    def test_rows_from_before_a_setting_existed_stay_valid(self, features, tmp_path):
+        neutral = options("sebra[hard=0]", 1, overrides=(*QUICK, "rank.enough=0"))
+        bench([features], neutral, folder(tmp_path))
+        row = next((tmp_path / "run" / "rows").glob("*.json"))
+        said = json.loads(row.read_text(encoding="utf-8"))["identity"]
+        assert "hard" not in said["settings"]
+        assert "enough" not in said["ranker_settings"]
+        before = times(tmp_path / "run")
+        bench([features], neutral, folder(tmp_path))
+        assert times(tmp_path / "run") == before
+        assert settings_of(ContrastiveConfig(hard=1.0))["hard"] == 1.0
+
+    def test_other_data_of_the_same_name_is_refused_before_anything_runs(self, features, tmp_path):
+        bench([features], options("erm", seeds=1), folder(tmp_path))
+        miniatures.npz(tmp_path / "two.npz", X=miniatures.features(seed=9)["X"])
+        with pytest.raises(UsageError, match="another content"):
+            bench([features], options("lff,erm", seeds=1), folder(tmp_path))
+        assert set(times(tmp_path / "run")) == {"erm-0.json"}
+
+    def test_a_file_that_is_no_row_is_named(self, features, tmp_path):
+        bench([features], options("erm", seeds=1), folder(tmp_path))
+        (tmp_path / "run" / "rows" / "erm-0.json").write_text("{", encoding="utf-8")
+        with pytest.raises(UsageError, match=r"erm-0\.json: not a row"):
+            bench([features], options("erm", seeds=1), folder(tmp_path))
+
+    def test_the_data_is_prepared_once_and_a_seed_gives_what_a_single_run_gives(
+        self, features, tmp_path, monkeypatch
+    ):
+        from dataclasses import replace
+
+        from sebra.workflows.debias import DebiasOptions, debias
+        from sebra.workflows.prepared import Prepared
+
+        loaded = []
+        load = Prepared._load
+        monkeypatch.setattr(
+            Prepared, "_load", lambda self, name: (loaded.append(name), load(self, name))[1]
+        )
+        bench([features], options("erm,lff"), folder(tmp_path))
+        assert sorted(loaded) == ["test", "train", "val"]
+        row = json.loads((tmp_path / "run" / "rows" / "erm-1.json").read_text("utf-8"))
+        single = debias(
+            replace(features, seed=1), DebiasOptions("erm", overrides=("epochs=2",), min_group=1)
+        )
+        assert row["evaluation"]["groups"] == single.metrics["evaluation"]["groups"]

@@ -1,0 +1,200 @@
+"""The page of results is made from rows alone, and the committed one is up to date."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from sebra.debiasing.registry import method_class
+from sebra.errors import UsageError
+from sebra.runs.config import build_config
+from sebra_bench.page import collect, results_page
+from sebra_bench.paper_tables import FORMS, paper_tables
+from sebra_bench.results import Results
+from sebra_bench.rows import settings_of
+from sebra_bench.summary import Entry
+
+COMMAND = "sebra bench results benchmarks/results --page docs/results.md"
+
+
+def row(method, seed, data="urbancars", mode="finetune", date="2026-01-01", **more):
+    figures = {
+        "id_accuracy": 90.0 + seed,
+        "worst_group": 40.0 + 10 * seed,
+        "average_gap": -20.0,
+        "gaps": {"background": -10.0, "object": -10.0, "background+object": -40.0},
+    }
+    return {
+        "kind": "model",
+        "method": method,
+        "seed": seed,
+        "data": data,
+        "evaluation": figures,
+        "selection": {},
+        "seconds": {"debias": 30.0, "rank": 3.0},
+        "network": {"mode": mode, "backbone": "resnet18", "image_size": 160},
+        "hardware": {"cpu": "x", "threads": 1},
+        "preset": "paper/urbancars",
+        "date": date,
+        "identity": {},
+        **more,
+    }
+
+
+def ranking(method, seed, published, **more):
+    return {**row(method, seed, **more), "kind": "ranking", "ranking": {"published": published}}
+
+
+def put(folder: Path, *rows):
+    for r in rows:
+        kind = "rankings" if r["kind"] == "ranking" else "rows"
+        file = folder / kind / f"{r['method']}-{r['seed']}.json"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(r), encoding="utf-8")
+
+
+class Test_the_committed_page:
+    def test_is_what_the_command_makes_of_the_committed_rows(self, repo_root, monkeypatch):
+        monkeypatch.chdir(repo_root)
+        made, rows = results_page(Path("benchmarks/results"), COMMAND)
+        assert rows > 0
+        committed = (repo_root / "docs" / "results.md").read_text(encoding="utf-8")
+        assert committed == made, f"run: {COMMAND}"
+
+
+class Test_sections:
+    def test_every_row_is_in_one_section_and_variants_lie_together(self, tmp_path):
+        put(tmp_path / "a", row("erm", 0), row("erm", 1), ranking("sebra", 0, 0.8))
+        for split in (0, 1):
+            data = f"celeba?split={split}"
+            put(tmp_path / "b" / f"celeba_split_{split}", row("erm", 0, data=data))
+        first, second = collect(tmp_path)
+        assert (first.where, len(first.rows)) == ("a", 3)
+        assert (second.where, len(second.rows)) == ("b", 2)
+        assert [r.data for r in second.results] == [
+            "celeba?split=0",
+            "celeba?split=1",
+            "celeba, 2 variants together",
+        ]
+
+    def test_other_data_beside_variants_and_the_same_variant_twice_stay_apart(self, tmp_path):
+        for split in (0, 1):
+            put(tmp_path / "x" / f"c{split}", row("erm", 0, data=f"celeba?split={split}"))
+        put(tmp_path / "x" / "mnist", row("erm", 0, data="cmnist?n=9"))
+        for name in ("first", "second"):
+            put(tmp_path / "y" / name, row("erm", 0, data="demo?n=300"))
+        sections = collect(tmp_path)
+        assert [(s.where, s.whole.data, len(s.rows)) for s in sections] == [
+            ("x", "celeba, 2 variants together", 2),
+            ("x/mnist", "cmnist?n=9", 1),
+            ("y/first", "demo?n=300", 1),
+            ("y/second", "demo?n=300", 1),
+        ]
+
+    def test_rows_without_a_preset_are_of_today_too(self, tmp_path):
+        now = settings_of(
+            build_config(method_class("erm").config_class, "debias", "erm", "finetune", None)
+        )
+        put(tmp_path / "none", row("erm", 0, settings=now, preset="none"))
+        put(tmp_path / "old", *(row("erm", s, settings={}, preset="none") for s in range(3)))
+        text, _ = results_page(tmp_path, "x")
+        assert "- UrbanCars: none\n" in text
+
+    def test_the_paper_stands_beside_the_fine_tuned_folder_with_most_runs(self, tmp_path):
+        put(tmp_path / "few", row("erm", 0, evaluation={"id_accuracy": 1.0}))
+        put(tmp_path / "many", row("erm", 0), row("erm", 1))
+        put(tmp_path / "frozen", *(row("erm", s, mode="features") for s in range(4)))
+        text, rows = results_page(tmp_path, "x")
+        assert rows == 7
+        assert "- UrbanCars: many\n" in text
+        assert "| ERM | 90.5 ± 0.7 (97.6, -7.1) | 45.0 ± 7.1 (33.2*, +11.8) |" in text
+
+    def test_runs_of_todays_preset_go_before_more_runs_of_another(self, tmp_path):
+        now = settings_of(
+            build_config(
+                method_class("erm").config_class, "debias", "erm", "finetune", "paper/urbancars"
+            )
+        )
+        put(tmp_path / "now", row("erm", 0, settings=now))
+        before = {**now, "epochs": now["epochs"] - 1}
+        put(tmp_path / "before", *(row("erm", s, settings=before) for s in range(3)))
+        put(tmp_path / "gone", *(row("erm", s, settings=now, preset="best/none") for s in range(3)))
+        text, _ = results_page(tmp_path, "x")
+        assert "- UrbanCars: now\n" in text
+
+    @pytest.mark.parametrize(("name", "words"), [("nowhere", "no folder"), ("", "no rows under")])
+    def test_a_folder_without_rows_is_refused(self, tmp_path, name, words):
+        with pytest.raises(UsageError, match=words):
+            results_page(tmp_path / name, "x")
+
+    def test_a_file_that_is_no_row_is_named(self, tmp_path):
+        put(tmp_path, row("erm", 0))
+        (tmp_path / "rows" / "lff-0.json").write_text("[]", encoding="utf-8")
+        with pytest.raises(UsageError, match=r"lff-0\.json: not a row"):
+            results_page(tmp_path, "x")
+
+    def test_groups_are_told_to_methods_that_work_on_no_ranking(self, tmp_path):
+        put(tmp_path, row("dfr", 0), row("dfr[on=ranking]", 0, ranker="sebra"), row("erm", 0))
+        ((results,),) = [section.results for section in collect(tmp_path)]
+        assert {e.label: e.uses_groups for e in results.models} == {
+            "erm": False,
+            "dfr": True,
+            "dfr[on=ranking]": False,
+        }
+
+    def test_groups_too_small_to_be_the_worst_are_named(self, tmp_path):
+        def evaluation(accuracy):
+            small = {"name": "a, b=c", "n_test": 6, "accuracy": accuracy, "small": True}
+            large = {"name": "a, b=d", "n_test": 60, "accuracy": 50.0, "small": False}
+            return {"worst_group": 50.0, "gaps": {}, "groups": [small, large]}
+
+        put(tmp_path, *(row("erm", s, evaluation=evaluation(20.0 + s)) for s in range(2)))
+        text, _ = results_page(tmp_path, "x")
+        assert (
+            "- too small to count as the worst group: a, b=c (6 test samples), accuracy 20.0 to "
+            "21.0 over all runs\n" in text
+        )
+        assert "a, b=d" not in text
+
+
+class Test_the_papers_tables:
+    def test_only_data_sets_that_were_run_have_columns(self):
+        found = Results("urbancars", "urbancars", [Entry("erm", rows=[row("erm", 0)])], [])
+        tables = {t.title.partition(":")[0]: t for t in paper_tables({"urbancars": found})}
+        assert list(tables) == ["Table 2, first part", "Table 4"]
+        assert all("UrbanCars" in c for c in list(tables["Table 4"].shown[0])[1:])
+        erm = next(r for r in tables["Table 4"].shown if r["method"] == "ERM")
+        assert erm["UrbanCars: BG gap"] == "-10.0 (-15.3, +5.3)"
+        figures = next(r for r in tables["Table 4"].figures if r["method"] == "ERM")
+        assert figures["UrbanCars: BG gap, difference"] == pytest.approx(5.3)
+
+    def test_unverified_metrics_are_marked_and_the_reason_is_given(self):
+        rankings = [Entry(m, rows=[ranking(m, 0, 0.5)]) for m in ("random", "sebra")]
+        (table,) = [
+            t
+            for t in paper_tables({"urbancars": Results("u", "urbancars", [], rankings)})
+            if t.title.startswith("Table 1")
+        ]
+        shown = {r["ranking"]: r["UrbanCars: published score"] for r in table.shown}
+        assert shown["random order"] == "0.50 (0.02*, +0.48)"
+        assert shown["Sebra"] == "0.50 (0.85, -0.35)"
+        assert any(remark.startswith("* metric unverified") for remark in table.remarks)
+
+    def test_times_are_compared_by_their_ratio_to_erm(self):
+        models = [Entry("erm", rows=[row("erm", 0)]), Entry("sebra", rows=[row("sebra", 0)])]
+        found = Results("u", "urbancars", models, [Entry("sebra", rows=[ranking("sebra", 0, 0.5)])])
+        table = paper_tables({"urbancars": found})[-1]
+        assert table.title.startswith("Table 6")
+        assert [r["times ERM"] for r in table.shown] == [
+            "0.10 (0.16, -0.06)",
+            "1.00 (1.62, -0.62)",
+            "1.00 (1.00, +0.00)",
+        ]
+
+    def test_every_line_of_every_table_has_a_figure_of_the_paper(self):
+        for table in paper_tables({}, everything=True):
+            for line in table.shown:
+                assert any("(" in text for text in list(line.values())[1:]), (table.title, line)
+        assert len(FORMS) == 6  # Tables 1 to 5, the second in two parts; Table 6 is of times

@@ -1,0 +1,98 @@
+"""Several runs at a time: every row is made once, and the tables are those of one at a time."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import miniatures
+from sebra.errors import UsageError
+from sebra.runs.folder import RunFolder
+from sebra.workflows.prepared import Source
+from sebra_bench import together
+from sebra_bench.bench import bench
+from sebra_bench.plan import BenchOptions, Spec, parse_specs
+from sebra_bench.runs import Job
+
+QUICK = ("epochs=2", "rank.epochs=2")
+
+
+def options(jobs, methods="erm,sebra,dfr"):
+    return BenchOptions(parse_specs(methods), 2, None, QUICK, min_group=1, jobs=jobs)
+
+
+@pytest.fixture
+def sources(tmp_path):
+    one = miniatures.npz(tmp_path / "one.npz")
+    other = miniatures.npz(tmp_path / "other.npz", X=miniatures.features(seed=5)["X"])
+    return [Source(str(path), device="cpu") for path in (one, other)]
+
+
+def figures(run: Path) -> dict[str, object]:
+    """What rows say without how long they took and where."""
+    parts = ("evaluation", "selection", "ranking", "identity")
+    found = {p: json.loads(p.read_text(encoding="utf-8")) for p in run.rglob("*-[0-9].json")}
+    return {
+        p.relative_to(run).as_posix(): {k: row.get(k) for k in parts} for p, row in found.items()
+    }
+
+
+def test_rows_and_reasons_are_those_of_one_run_at_a_time(sources, tmp_path):
+    runs = {
+        jobs: bench(sources, options(jobs), RunFolder.create(str(tmp_path / f"run{jobs}"), "bench"))
+        for jobs in (1, 2)
+    }
+    assert figures(tmp_path / "run2") == figures(tmp_path / "run1")
+    assert len(figures(tmp_path / "run2")) == 2 * 2 * 3  # two data sets, seeds; dfr has no rows
+    shown = [[table.shown for table in run.tables] for run in runs.values()]
+    assert shown[0] == shown[1]
+    assert any("dfr: 2 of the training groups are empty" in r for r in runs[2].tables[0].remarks)
+    row = json.loads((tmp_path / "run2" / "one.npz" / "rows" / "erm-0.json").read_text("utf-8"))
+    assert row["runs_together"] == 2
+
+
+def test_a_run_waits_for_its_ranking():
+    ranking, sebra = Spec("sebra", "sebra"), Spec("sebra", "sebra")
+    pool = together._Pool.__new__(together._Pool)
+    first = together._Order(0, Job(None, ranking, 0))
+    model = together._Order(0, Job(sebra, ranking, 0))
+    elsewhere = together._Order(1, Job(sebra, ranking, 0))
+    plain = together._Order(0, Job(Spec("erm", "erm"), None, 0))
+    pool.running = {}
+    assert pool._ready([first, model, plain, elsewhere]) == [first, plain, elsewhere]
+    pool.running = {object(): first}
+    assert pool._ready([model, plain]) == [plain]
+    pool.running = {}
+    assert pool._ready([model, plain]) == [model, plain]
+
+
+@pytest.mark.parametrize(("free", "expected"), [(10_000, 4), (350, 3), (99, 1)])
+def test_no_more_runs_at_a_time_than_fit_into_memory(monkeypatch, free, expected):
+    said = []
+
+    class Bench:
+        class prepared:
+            device = None
+
+    pool = together._Pool.__new__(together._Pool)
+    pool.benches, pool.most, pool.allowed, pool.running = [Bench], 4, 1, {object(): None}
+    pool.progress = type("Sink", (), {"message": staticmethod(said.append)})
+    monkeypatch.setattr(together, "free_mib", lambda device: {"peak_memory_mib": float(free)})
+    pool._widen({"peak_memory_mib": 150.0})
+    assert pool.allowed == expected
+    assert bool(said) == (expected == 3)
+
+
+def test_the_machine_tells_its_free_memory():
+    import torch
+
+    if not together._MEMORY.is_file():
+        pytest.skip("no /proc/meminfo here")
+    assert together.free_mib(torch.device("cpu"))["peak_memory_mib"] > 1
+
+
+def test_fewer_than_one_job_is_refused():
+    with pytest.raises(UsageError, match="--jobs: must be at least 1"):
+        options(0)
