@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from sebra.errors import UsageError
 from sebra.samples.open import open_samples
-from sebra.samples.table import FeatureArray, Samples
+from sebra.samples.table import SPLITS, FeatureArray, ImageFiles, Samples
 
 BUILT_IN = "sklearn:"
 TABLES = ("digits", "wine", "breast_cancer", "iris")
@@ -32,6 +33,26 @@ def open_canvas(data: str, classes: Sequence[str] = (), seed: int = 0) -> Sample
     if len(samples.rows("test")):
         return samples
     return replace(samples, split=_split(samples.labels, seed))
+
+
+def write_canvas(data: str, classes: Sequence[str], out: Path) -> str:
+    """The canvas as DATA of its own: an archive of arrays, or a manifest of the same files."""
+    import pandas as pd
+
+    samples = open_canvas(data, classes)
+    label = np.array(samples.classes)[samples.labels]
+    split = np.array(SPLITS)[samples.split]
+    out.mkdir(parents=True, exist_ok=True)
+    if isinstance(samples.content, FeatureArray):
+        values = samples.content.values[samples.content.rows]
+        np.savez(out / "data.npz", X=values, y=label, split=split)
+        return str(out / "data.npz")
+    if not isinstance(samples.content, ImageFiles):
+        raise UsageError(f"{data}: a part of it needs arrays or image files")
+    paths = [str(path) for path in samples.content.paths]
+    table = pd.DataFrame({"id": samples.ids, "path": paths, "label": label, "split": split})
+    table.to_csv(out / "manifest.csv", index=False)
+    return str(out / "manifest.csv")
 
 
 def only_classes(samples: Samples, classes: Sequence[str]) -> Samples:

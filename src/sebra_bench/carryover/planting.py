@@ -6,6 +6,7 @@ of arrays. Its attribute `mark` says what each sample carries and serves to eval
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
@@ -33,6 +34,7 @@ TOKENS = ("honestly", "indeed", "apparently", "basically", "actually", "frankly"
 CONSTANTS = ("high", "low", "higher", "lower")
 SPREADS = {"high": 2.0, "low": -2.0, "higher": 4.0, "lower": -4.0}  # standard deviations
 NUISANCES = (*PICTURES, TOKEN, CONSTANT)
+EDITION = 1  # of what is planted: a change of it makes new copies
 MANIFEST, ARCHIVE, FACTS, BOXES = "manifest.csv", "planted.npz", "planted.json", "boxes.json"
 
 
@@ -100,6 +102,12 @@ def plant(plan: Plan, out: Path) -> Planted:
     # Last, so that a folder with it is complete.
     (out / FACTS).write_text(json.dumps(facts, indent=1), encoding="utf-8")
     return load(out)
+
+
+def plan_digest(plan: Plan) -> str:
+    """A few characters that tell plans, and editions of planting, apart."""
+    text = json.dumps([EDITION, asdict(plan)])
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
 def load(out: Path) -> Planted:

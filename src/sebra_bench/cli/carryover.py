@@ -1,0 +1,158 @@
+"""`sebra bench plant` and `sebra bench carryover`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from sebra.cli import options as o
+from sebra.cli.output import Bars, emit, line, table
+
+PLANT_EXAMPLE = (
+    "Example: sebra bench plant photos/ --nuisance watermark --share 0.95 --out planted/"
+)
+CARRY_EXAMPLE = (
+    "Example: sebra bench carryover --sets quick --methods auto --seeds 3 --out runs/carry"
+)
+
+
+def register(app: typer.Typer) -> None:
+    app.command("plant", epilog=PLANT_EXAMPLE)(plant)
+    app.command("carryover", epilog=CARRY_EXAMPLE)(carryover)
+
+
+def plant(
+    canvas: Annotated[
+        str,
+        typer.Argument(
+            metavar="CANVAS",
+            help="Pictures, texts or arrays in any form of DATA, or sklearn:NAME.",
+            show_default=False,
+        ),
+    ],
+    out: Annotated[str, typer.Option("--out", metavar="FOLDER", help="Where the copy goes.")],
+    nuisance: Annotated[
+        str,
+        typer.Option(
+            "--nuisance",
+            help="watermark, border, cast, blur, compression, resolution, brightness, position; "
+            "token (texts); constant (arrays).",
+        ),
+    ] = "watermark",
+    share: Annotated[float, typer.Option("--share", help="Of the class that carry it.")] = 0.95,
+    scheme: Annotated[
+        str,
+        typer.Option("--scheme", help="all: every class has its variant; two: of many; one: only."),
+    ] = "all",
+    rare: Annotated[bool, typer.Option("--rare", help="Every second class keeps a fifth.")] = False,
+    classes: Annotated[
+        str | None, typer.Option("--classes", metavar="A,B", help="Only these classes.")
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", help="Which class and who carries it.")] = 0,
+    as_json: o.Json = False,
+) -> None:
+    """Plant a nuisance on a copy of CANVAS; its attribute `mark` says who carries it."""
+    from sebra_bench.carryover.planting import Plan
+    from sebra_bench.carryover.planting import plant as write
+    from sebra_bench.carryover.schemes import Scheme
+
+    names = tuple(o.split_names(classes) or ())
+    planted = write(Plan(canvas, nuisance, Scheme(scheme, share, rare), names, seed), Path(out))
+    emit({"data": planted.data, **planted.facts}, as_json)
+    if not as_json:
+        line(f"planted: {planted.data}")
+
+
+def carryover(
+    out: Annotated[
+        str,
+        typer.Option(
+            "--out", metavar="FOLDER", help="Where rows.jsonl lies; rows in it are not run again."
+        ),
+    ],
+    sets: Annotated[
+        str,
+        typer.Option(
+            "--sets",
+            metavar="A,B",
+            help="Names, or ordinary, planted, biased, settings, report, quick.",
+        ),
+    ] = "ordinary,planted,biased",
+    methods: Annotated[
+        str,
+        typer.Option(
+            "--methods", metavar="A,B", help="Methods of debias; logistic: scikit-learn's."
+        ),
+    ] = "erm,auto",
+    seeds: Annotated[int, typer.Option("--seeds", help="How many seeds, from 0 on.")] = 3,
+    mode: o.Mode = "features",
+    device: o.Device = "auto",
+    weights: o.Weights = None,
+    as_json: o.Json = False,
+) -> None:
+    """Run methods with one setting on many sets: harm where nothing is wrong, gain elsewhere.
+
+    On planted and biased sets the share of what balanced training over the true groups recovers.
+    """
+    from sebra_bench.carryover.run import CarryOptions
+    from sebra_bench.carryover.run import carryover as run
+    from sebra_bench.carryover.sets import choose_sets
+    from sebra_bench.carryover.summary import lines_of, summary
+
+    options = CarryOptions(
+        tuple(o.split_names(methods) or ()), seeds, mode or "features", device, weights
+    )
+    chosen = choose_sets(o.split_names(sets) or ())
+    rows = run(chosen, options, Path(out), Bars())
+    lines = lines_of(rows)
+    figures = summary(lines)
+    emit({"summary": figures, "sets": [asdict(x) for x in lines]}, as_json)
+    if not as_json:
+        _show(lines, figures)
+
+
+def _show(lines: list[Any], figures: list[dict[str, Any]]) -> None:
+    columns = ["set", "method", "average", "balanced", "I.D.", "harm", "gain", "recovered"]
+    columns += ["stages", "area", "ECE", "seconds"]
+    rows = []
+    for x in lines:
+        first = [x.data, x.method, _number(x.accuracy), _number(x.balanced), _number(x.id_accuracy)]
+        second = [_number(x.harm), _number(x.gain), _number(x.recovered, 2), _number(x.stages)]
+        third = [_number(x.area, 2), _number(x.ece, 3), _number(x.seconds)]
+        rows.append([*first, *second, *third])
+    table("Every set", columns, rows)
+    columns = ["method", "sets", "harm", "worst harm", "claims", "planted: recovered", "worst"]
+    columns += ["found", "biased: recovered", "worst", "ECE", "x plain"]
+    table("Over the sets", columns, [_summary_row(f) for f in figures])
+    failed = [f"{x.data}, {x.method}: {error}" for x in lines for error in x.errors]
+    for text in failed:
+        line(f"failed: {text}")
+
+
+def _summary_row(f: dict[str, Any]) -> list[str]:
+    planted, biased = f["planted"], f["biased"]
+    return [
+        f["method"],
+        f"{f['role']} ({f['sets']})",
+        _number(f["harm"], 2),
+        _worst(f["worst_harm"]),
+        _number(f["claims_on_ordinary"], 2),
+        _number(planted["recovered"], 2),
+        _worst(planted["worst_recovered"], 2),
+        _number(planted["found"], 2),
+        _number(biased["recovered"], 2),
+        _worst(biased["worst_recovered"], 2),
+        _number(f["ece"], 3),
+        _number(f["times_plain"]),
+    ]
+
+
+def _worst(found: dict[str, Any] | None, digits: int = 1) -> str:
+    return "–" if found is None else f"{found['value']:.{digits}f} ({found['data']})"
+
+
+def _number(value: float | None, digits: int = 1) -> str:
+    return "–" if value is None else f"{value:.{digits}f}"
