@@ -27,12 +27,13 @@ help: ## show this list
 demo: $(RUNTIME) ## rank, debias and compare on the built-in data set (a few minutes, CPU is enough)
 	$(BIN)/sebra demo $(ARGS)
 
-test: lint $(BROWSER) unit ## everything CI checks: ruff, mypy --strict, pytest
+test: lint $(BROWSER) unit ## everything CI checks: ruff, mypy --strict, the order of the rooms, pytest
 
-lint: $(READY) ## ruff (rules and format) and mypy --strict
+lint: $(READY) ## ruff (rules and format), mypy --strict and the order of the rooms
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	PYTHONPATH=src $(BIN)/lint-imports
 
 unit: $(READY) ## pytest alone; choose tests with ARGS="tests/ranking -k toy"
 	$(BIN)/python -m pytest -n $(JOBS) --maxprocesses 8 --dist loadfile $(ARGS)
@@ -73,7 +74,7 @@ browser: ## install Chromium for the tests of HTML pages (Debian, as root)
 	tools/install-browser
 
 clean: ## remove caches and builds; the environment stays
-	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage .coverage.*
+	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage .coverage.*
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The runtime alone is all the demo needs, and the quicker install.
