@@ -1,6 +1,6 @@
 """Does peel find what was planted in the built-in set, and nothing where nothing was?
 
-    python benchmarks/demo_variants.py OUT.csv [SEED ...]
+    python benchmarks/demo_variants.py OUT.jsonl [SEED ...]
 
 Runs `sebra rank "demo?biases=B&seed=S" --method peel --seed S` for the set with two and with three
 biases and without any. A run is right if it has exactly as many stages as biases were planted and
@@ -9,7 +9,6 @@ the k-th stage is aligned with the k-th bias, the strongest first, more than wit
 
 from __future__ import annotations
 
-import csv
 import json
 import subprocess
 import sys
@@ -67,10 +66,7 @@ def main() -> None:
     target, *given = sys.argv[1:]
     seeds = [int(s) for s in given] or SEEDS
     rows = [row_of(biases, seed) for biases in BIASES for seed in seeds]
-    with Path(target).open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+    Path(target).write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     right = sum(row["right"] == "yes" for row in rows)
     sys.stdout.write(f"{right} of {len(rows)} right\n")
 

@@ -2,7 +2,7 @@
 
     python benchmarks/fit_trust.py --fit RUN... --judge RUN... --write src/sebra/ranking/trust.json
 
-RUN is a folder that `sebra bench study trust DATA --out RUN` wrote, or a CSV file of such rows.
+RUN is a folder that `sebra bench study trust DATA --out RUN` wrote, or a JSONL file of such rows.
 Without --write the model in use is judged as it is, on all rows.
 """
 
@@ -22,7 +22,11 @@ from sebra.ranking.trust import FIGURES, combined
 
 def rows_of(places: list[str]) -> pd.DataFrame:
     files = [Path(p) / "table.csv" if Path(p).is_dir() else Path(p) for p in places]
-    return pd.concat([pd.read_csv(file) for file in files], ignore_index=True)
+    return pd.concat([_read(file) for file in files], ignore_index=True)
+
+
+def _read(file: Path) -> pd.DataFrame:
+    return pd.read_json(file, lines=True) if file.suffix == ".jsonl" else pd.read_csv(file)
 
 
 def fit(rows: pd.DataFrame) -> dict[str, Any]:

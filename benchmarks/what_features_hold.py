@@ -1,6 +1,6 @@
 """What frozen features hold of each attribute, and what rankers make of them.
 
-    python benchmarks/what_features_hold.py DATA WEIGHTS OUT.csv [--backbone resnet18]
+    python benchmarks/what_features_hold.py DATA WEIGHTS OUT.jsonl [--backbone resnet18]
 
 DATA needs attributes and a val split. Rows of kind `auc`: a logistic regression that is *told* the
 attribute, taught by the val split and up to 190 training samples of every group (groups weigh
@@ -11,7 +11,7 @@ alike), the best of three strengths on the test split: an upper bound. Rows of k
 from __future__ import annotations
 
 import argparse
-import csv
+import json
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -116,10 +116,8 @@ def main() -> None:
     ]
     seen = {"data": options.data, "mode": "features", "backbone": options.backbone}
     table += ranked(samples, found["penultimate"], {**seen, "weights": options.weights})
-    with options.out.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, list(table[0]))
-        writer.writeheader()
-        writer.writerows(table)
+    lines = (json.dumps({"data": options.data, **row}) for row in table)
+    options.out.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
 if __name__ == "__main__":
