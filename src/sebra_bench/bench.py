@@ -46,10 +46,8 @@ def bench(
     All data sets are opened and all finished rows are checked before the first run starts.
     """
     check_settings(options)
-    benches = [
-        Workbench(source, options, place, progress)
-        for source, place in zip(sources, _places(sources, folder), strict=True)
-    ]
+    _check_names(sources)
+    benches = [Workbench(source, options, folder, progress) for source in sources]
     plans = [plan_runs(b) for b in benches]
     for b, plan in zip(benches, plans, strict=True):
         check_rows(b, plan)
@@ -140,12 +138,9 @@ def _write_config(
     folder.write_config(config)
 
 
-def _places(sources: Sequence[Source], folder: RunFolder) -> list[RunFolder]:
-    """Where each data set's rows lie: the run folder, or a folder of its own in it."""
-    if len(sources) == 1:
-        return [folder]
+def _check_names(sources: Sequence[Source]) -> None:
+    """Rows name their data set, so each needs a name of its own."""
     names = [slug_of(data_name(s.data)) for s in sources]
     for source, name in zip(sources, names, strict=True):
         if names.count(name) > 1:
             raise UsageError(f"DATA: {source.data} and another data set are both called {name}")
-    return [RunFolder(folder.path / name) for name in names]

@@ -1,12 +1,14 @@
-"""Rows on disk: one file per finished run, whole or not there at all."""
+"""Rows on disk: one JSONL file per experiment, a line per finished run."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from sebra.errors import UsageError
 from sebra.runs.folder import RunFolder, clean
@@ -16,56 +18,99 @@ Row = dict[str, Any]
 ADDED = frozenset(
     {"average", "doubt", "enough", "hard", "negatives_from", "pairs", "start", "warmup"}
 )
-FOLDERS = ("rows", "rankings", "curves", "troubles", "neurons")  # of rows, in a run folder
+ROWS = "rows.jsonl"  # in a run folder
 
 
 def results_folder(out: str | None, command: str) -> RunFolder:
     """The folder for a benchmark, or the one whose rows it goes on with.
 
-    A folder in which rows lie, also one level down, belongs to the command although the rest of
-    its run is gone: rows are kept in version control, runs are not.
+    A folder in which rows lie belongs to the command although the rest of its run is gone: rows
+    are kept in version control, runs are not.
     """
-    if out is not None:
-        path = Path(out)
-        if any(any(path.glob(f"{at}{name}/*.json")) for name in FOLDERS for at in ("", "*/")):
-            return RunFolder(path)
+    if out is not None and (Path(out) / ROWS).is_file():
+        return RunFolder(Path(out))
     return RunFolder.create(out, command)
 
 
 class Rows:
-    """The finished runs in a folder. A row belongs to its `identity`: what decides its figures."""
+    """The finished runs of an experiment: one file, a JSON object per line.
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    A row is found by its key (which run it is) and holds its `identity` (what decides its figures).
+    """
 
-    def file(self, slug: str, seed: int) -> Path:
-        return self.path / f"{slug}-{seed}.json"
+    def __init__(self, file: Path) -> None:
+        self.file = file
 
-    def find(self, slug: str, seed: int, identity: Mapping[str, Any]) -> Row | None:
+    def find(self, key: Mapping[str, Any], identity: Mapping[str, Any]) -> Row | None:
         """The finished row, or None; a row of another identity is refused with the difference."""
-        file = self.file(slug, seed)
-        if not file.is_file():
+        row = next((r for r in self._rows() if all(r.get(k) == v for k, v in key.items())), None)
+        if row is None:
             return None
-        try:
-            row: Row = json.loads(file.read_text(encoding="utf-8"))
-            theirs = row["identity"]
-        except (ValueError, KeyError, TypeError):
-            raise UsageError(f"{file}: not a row of a benchmark; move it away") from None
-        difference = first_difference(theirs, clean(identity))
+        difference = first_difference(row.get("identity", {}), clean(identity))
         if difference is not None:
             name, was, now = difference
+            run = ", ".join(str(v) for v in key.values() if v is not None)
             raise UsageError(
-                f"{file}: was measured with another {name} ({was!r}, now {now!r}); "
-                "choose another --out or move the row away"
+                f"{self.file}: the row of {run} was measured with another {name} "
+                f"({was!r}, now {now!r}); choose another --out or take its line away"
             )
         return row
 
-    def write(self, slug: str, seed: int, row: Mapping[str, Any]) -> Row:
-        self.path.mkdir(parents=True, exist_ok=True)
+    def _rows(self) -> list[Row]:
+        return read_rows(self.file) if self.file.is_file() else []
+
+    def add(self, row: Mapping[str, Any]) -> Row:
+        """Appends a row; it is on disk when this returns."""
         cleaned: Row = clean(row)
-        text = json.dumps(cleaned, indent=1, ensure_ascii=False, allow_nan=False)
-        RunFolder(self.path).write_text(self.file(slug, seed).name, text + "\n")
+        self.file.parent.mkdir(parents=True, exist_ok=True)
+        line = json.dumps(cleaned, ensure_ascii=False, allow_nan=False) + "\n"
+        with open(self.file, "ab+") as file, _alone_with(file):
+            _drop_half_a_line(file)
+            file.write(line.encode("utf-8"))
+            file.flush()
+            os.fsync(file.fileno())
         return cleaned
+
+
+def read_rows(file: Path) -> list[Row]:
+    """The rows of a file; a last line that was cut off while it was written is no row."""
+    *lines, rest = file.read_text(encoding="utf-8").split("\n")
+    rows = [_row(file, number, line) for number, line in enumerate(lines, 1) if line.strip()]
+    try:
+        return [*rows, _row(file, len(lines) + 1, rest)] if rest.strip() else rows
+    except UsageError:
+        return rows
+
+
+def _row(file: Path, number: int, line: str) -> Row:
+    try:
+        row = json.loads(line)
+    except ValueError:
+        row = None
+    if not isinstance(row, dict):
+        raise UsageError(f"{file}, line {number}: not a row of a benchmark; take the line away")
+    return row
+
+
+def _drop_half_a_line(file: BinaryIO) -> None:
+    """A run that was killed while it wrote leaves a line without an end."""
+    written = file.seek(0, os.SEEK_END)
+    file.seek(0)
+    whole = file.read().rfind(b"\n") + 1
+    if whole < written:
+        file.truncate(whole)
+
+
+@contextmanager
+def _alone_with(file: BinaryIO) -> Iterator[None]:
+    """Runs side by side (`--jobs`) write one after the other."""
+    try:
+        import fcntl
+    except ImportError:  # Windows, where a benchmark runs one job at a time
+        yield
+        return
+    fcntl.flock(file, fcntl.LOCK_EX)  # let go when the file is closed
+    yield
 
 
 def first_difference(

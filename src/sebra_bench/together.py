@@ -94,8 +94,7 @@ class _Pool:
             pool.shutdown(wait=True, cancel_futures=True)
 
     def _where(self) -> Path:
-        folders = [bench.folder.path for bench in self.benches]
-        return folders[0] if len(folders) == 1 else folders[0].parent
+        return self.benches[0].folder.path
 
     def _ready(self, pending: Sequence[_Order]) -> list[_Order]:
         """Runs whose ranking is not still to be made."""
@@ -160,7 +159,7 @@ def free_mib(device: Any) -> dict[str, float]:
 
 # In the processes --------------------------------------------------------------------------------
 
-_open: dict[Path, Workbench] = {}
+_open: dict[str, Workbench] = {}
 
 
 def _begin(threads: int) -> None:
@@ -181,7 +180,7 @@ def _end_with(ended: Callable[[], object]) -> None:
 
 def _work(source: Source, options: BenchOptions, folder: Path, job: Job) -> Row:
     """One run; the data set stays open for the next run on it."""
-    if folder not in _open:
+    if source.data not in _open:
         _open.clear()
-        _open[folder] = Workbench(source, options, RunFolder(folder))
-    return job.run(_open[folder])
+        _open[source.data] = Workbench(source, options, RunFolder(folder))
+    return job.run(_open[source.data])

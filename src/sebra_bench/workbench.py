@@ -6,6 +6,7 @@ import gc
 import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -37,10 +38,11 @@ from sebra_bench.plan import (
     Spec,
     backbone_name,
     data_name,
+    slug_of,
 )
-from sebra_bench.rows import Row, Rows, present, settings_of
+from sebra_bench.rows import ROWS, Row, Rows, present, settings_of
 
-ROWS, RANKINGS = "rows", "rankings"
+RANKINGS = "rankings"  # folder of the tables of rankings
 _FINGERPRINT_ROWS = 1000  # enough to tell features apart without reading all of a memory map
 
 
@@ -69,8 +71,7 @@ class Workbench:
         self.name = data_name(source.data)
         self._beside = wanted(source.data)
         self._content = _fingerprint(self.prepared.samples)
-        self.models = Rows(folder.path / ROWS)
-        self.rankings = Rows(folder.path / RANKINGS)
+        self.rows = Rows(folder.path / ROWS)
 
     @property
     def samples(self) -> Samples:
@@ -171,10 +172,19 @@ class Workbench:
 
     def find_model(self, spec: Spec, seed: int, ranker: Spec | None) -> Row | None:
         identity = self.model_identity(spec, seed, ranker)
-        return self.models.find(model_slug(spec, ranker), seed, identity)
+        return self.rows.find(self._key("model", spec, seed, ranker), identity)
 
     def find_ranking(self, spec: Spec, seed: int) -> Row | None:
-        return self.rankings.find(spec.slug, seed, self.ranking_identity(spec, seed))
+        return self.rows.find(self._key("ranking", spec, seed), self.ranking_identity(spec, seed))
+
+    def _key(self, kind: str, spec: Spec, seed: int, ranker: Spec | None = None) -> dict[str, Any]:
+        return {
+            "kind": kind,
+            "data": self.name,
+            "method": spec.label,
+            "ranker": None if ranker is None else ranker.label,
+            "seed": seed,
+        }
 
     def model(self, spec: Spec, seed: int, ranker: Spec | None) -> Row:
         """The row of one trained and evaluated model."""
@@ -194,10 +204,7 @@ class Workbench:
                 with meter.phase("companions"):
                     run.metrics["evaluation"] |= self._measure_beside(run.model)
         row = {
-            "kind": "model",
-            "method": spec.label,
-            "seed": seed,
-            "ranker": None if ranker is None else ranker.label,
+            **self._key("model", spec, seed, ranker),
             "evaluation": run.metrics["evaluation"],
             "selection": run.metrics["selection"],
             "ranking": None if ranked is None else ranked["ranking"],
@@ -210,17 +217,21 @@ class Workbench:
         # The model holds a graph of itself; without this, memory of many runs piles up.
         del run
         gc.collect()
-        return self.models.write(model_slug(spec, ranker), seed, present(row))
+        return self.rows.add(present(row))
 
     def ranking(self, spec: Spec, seed: int) -> Row:
-        """The row of one ranking; its table lies beside it as Parquet."""
+        """The row of one ranking; its table lies in a folder beside the rows."""
         found = self.find_ranking(spec, seed)
         return self._rank(spec, seed)[0] if found is None else found
 
     def _ranking_table(self, spec: Spec, seed: int) -> Ranking:
-        file = self.rankings.file(spec.slug, seed).with_suffix(".parquet")
-        # Rows are kept in version control, their tables often are not.
+        file = self._ranking_file(spec, seed)
+        # Rows are kept in version control, their tables are not.
         return Ranking.load(file) if file.is_file() else self._rank(spec, seed)[1]
+
+    def _ranking_file(self, spec: Spec, seed: int) -> Path:
+        name = f"{slug_of(self.name)}.{spec.slug}-{seed}.parquet"
+        return self.folder.path / RANKINGS / name
 
     def to_rank(self, seed: int, ranker: str = OWN_RANKER) -> Prepared:
         """The data set for a ranking with this seed."""
@@ -243,9 +254,7 @@ class Workbench:
                 with meter.phase("pd"):  # with the trained network, whichever one ranked
                     figures.update(_disparity(self.prepared.with_seed(seed), ranking, session))
         row = {
-            "kind": "ranking",
-            "method": spec.label,
-            "seed": seed,
+            **self._key("ranking", spec, seed),
             "ranking": figures,
             **meter.result(),
             **self.facts(prepared),
@@ -253,10 +262,10 @@ class Workbench:
             "settings": identity["settings"],
             "identity": identity,
         }
-        file = self.rankings.file(spec.slug, seed)
+        file = self._ranking_file(spec, seed)
         file.parent.mkdir(parents=True, exist_ok=True)
-        ranking.save(file.with_suffix(".parquet"))
-        return self.rankings.write(spec.slug, seed, row), ranking
+        ranking.save(file)
+        return self.rows.add(present(row)), ranking
 
     def facts(self, p: Prepared) -> dict[str, Any]:
         """What a row says of where and with what it was measured."""
@@ -288,13 +297,6 @@ class Workbench:
         finally:
             seconds = meter.result()["seconds"]["total"]
         self.progress.message(f"{self.name}: {what} done in {seconds:.1f} s")
-
-
-def model_slug(spec: Spec, ranker: Spec | None) -> str:
-    """File name of a method's rows; a ranker that is not the method's own is part of it."""
-    if ranker is None or ranker.label == OWN_RANKER:
-        return spec.slug
-    return f"{spec.slug}.on.{ranker.slug}"
 
 
 def model_label(spec: Spec, ranker: Spec | None) -> str:

@@ -7,7 +7,7 @@ import json
 import pytest
 
 import miniatures
-from benches import QUICK, folder, options
+from benches import QUICK, folder, options, row_of, runs_in
 from sebra.debiasing.contrastive import ContrastiveConfig
 from sebra.errors import UsageError
 from sebra.ranking.ranking import Ranking
@@ -23,8 +23,8 @@ from sebra_bench.plan import (
 from sebra_bench.rows import settings_of
 
 
-def times(path):
-    return {p.name: p.stat().st_mtime_ns for p in path.rglob("*.json") if p.name != "metrics.json"}
+def lines(run):
+    return (run / "rows.jsonl").read_text(encoding="utf-8").splitlines()
 
 
 class Test_what_is_asked_for:
@@ -80,14 +80,16 @@ class Test_rows:
         self, features, tmp_path, monkeypatch
     ):
         bench([features], options("erm,sebra", seeds=1), folder(tmp_path))
-        before = times(tmp_path / "run")
-        assert set(before) == {"erm-0.json", "sebra-0.json"}
+        before = lines(tmp_path / "run")
+        assert runs_in(tmp_path / "run") == [
+            "ranking sebra 0",
+            "model erm 0",
+            "model sebra on sebra 0",
+        ]
         assert len(list((tmp_path / "run" / "rankings").glob("*.parquet"))) == 1
         bench([features], options("erm,sebra", seeds=2), folder(tmp_path))
-        after = times(tmp_path / "run")
-        assert {k: after[k] for k in before} == before
-        assert "erm-1.json" in after
-        assert "sebra-1.json" in after
+        assert lines(tmp_path / "run")[:3] == before
+        assert {"model erm 1", "model sebra on sebra 1"} < set(runs_in(tmp_path / "run"))
         monkeypatch.setattr(workbench, "debias_prepared", None)  # a run would now fail
         again = bench([features], options("erm,sebra", seeds=2), folder(tmp_path))
         assert again.metrics["datasets"][0]["methods"]["erm"]["seeds"] == [0, 1]
@@ -99,14 +101,14 @@ class Test_rows:
             Ranking, "save", lambda self, path: (made.append(path), save(self, path))
         )
         run = bench([features], options("sebra,dfr[on=ranking],erm", seeds=1), folder(tmp_path))
-        assert [p.name for p in made] == ["sebra-0.parquet"]
+        assert [p.name for p in made] == ["two.npz.sebra-0.parquet"]
         figures = run.metrics["datasets"][0]["methods"]
         assert figures["sebra"]["ranking"] == figures["dfr[on=ranking]"]["ranking"]
         assert "ranking" not in figures["erm"]
 
     def test_a_row_holds_what_is_needed_to_judge_it(self, features, tmp_path):
         bench([features], options("sebra", seeds=1), folder(tmp_path))
-        row = json.loads((tmp_path / "run" / "rows" / "sebra-0.json").read_text("utf-8"))
+        row = row_of(tmp_path / "run", "sebra")
         assert row["method"] == "sebra"
         assert row["seed"] == 0
         assert 0 <= row["evaluation"]["worst_group"] <= 100
@@ -130,21 +132,22 @@ class Test_rows:
         self, features, tmp_path, change, named
     ):
         bench([features], options("erm", seeds=1), folder(tmp_path))
-        before = times(tmp_path / "run")
-        with pytest.raises(UsageError, match=rf"erm-0\.json: was measured with another {named}"):
+        before = lines(tmp_path / "run")
+        with pytest.raises(
+            UsageError, match=rf"row of .* erm, 0 was measured with another {named}"
+        ):
             bench([features], options("erm", seeds=1, **change), folder(tmp_path))
-        assert times(tmp_path / "run") == before
+        assert lines(tmp_path / "run") == before
 
     def test_rows_from_before_a_setting_existed_stay_valid(self, features, tmp_path):
         neutral = options("sebra[hard=0]", 1, overrides=(*QUICK, "rank.enough=0"))
         bench([features], neutral, folder(tmp_path))
-        row = next((tmp_path / "run" / "rows").glob("*.json"))
-        said = json.loads(row.read_text(encoding="utf-8"))["identity"]
+        said = row_of(tmp_path / "run", "sebra[hard=0]")["identity"]
         assert "hard" not in said["settings"]
         assert "enough" not in said["ranker_settings"]
-        before = times(tmp_path / "run")
+        before = lines(tmp_path / "run")
         bench([features], neutral, folder(tmp_path))
-        assert times(tmp_path / "run") == before
+        assert lines(tmp_path / "run") == before
         assert settings_of(ContrastiveConfig(hard=1.0))["hard"] == 1.0
 
     def test_other_data_of_the_same_name_is_refused_before_anything_runs(self, features, tmp_path):
@@ -152,13 +155,22 @@ class Test_rows:
         miniatures.npz(tmp_path / "two.npz", X=miniatures.features(seed=9)["X"])
         with pytest.raises(UsageError, match="another content"):
             bench([features], options("lff,erm", seeds=1), folder(tmp_path))
-        assert set(times(tmp_path / "run")) == {"erm-0.json"}
+        assert runs_in(tmp_path / "run") == ["model erm 0"]
 
-    def test_a_file_that_is_no_row_is_named(self, features, tmp_path):
+    def test_a_line_that_is_no_row_is_named(self, features, tmp_path):
         bench([features], options("erm", seeds=1), folder(tmp_path))
-        (tmp_path / "run" / "rows" / "erm-0.json").write_text("{", encoding="utf-8")
-        with pytest.raises(UsageError, match=r"erm-0\.json: not a row"):
+        (tmp_path / "run" / "rows.jsonl").write_text("{\n", encoding="utf-8")
+        with pytest.raises(UsageError, match=r"rows\.jsonl, line 1: not a row"):
             bench([features], options("erm", seeds=1), folder(tmp_path))
+
+    def test_a_line_cut_off_while_it_was_written_is_run_again(self, features, tmp_path):
+        bench([features], options("erm,lff", seeds=1), folder(tmp_path))
+        file = tmp_path / "run" / "rows.jsonl"
+        first, second = lines(tmp_path / "run")
+        file.write_text(f"{first}\n{second[:-100]}", encoding="utf-8")
+        bench([features], options("erm,lff", seeds=1), folder(tmp_path))
+        assert lines(tmp_path / "run")[0] == first
+        assert runs_in(tmp_path / "run") == ["model erm 0", "model lff 0"]
 
     def test_the_data_is_prepared_once_and_a_seed_gives_what_a_single_run_gives(
         self, features, tmp_path, monkeypatch
@@ -175,7 +187,7 @@ class Test_rows:
         )
         bench([features], options("erm,lff"), folder(tmp_path))
         assert sorted(loaded) == ["test", "train", "val"]
-        row = json.loads((tmp_path / "run" / "rows" / "erm-1.json").read_text("utf-8"))
+        row = row_of(tmp_path / "run", "erm", 1)
         single = debias(
             replace(features, seed=1), DebiasOptions("erm", overrides=("epochs=2",), min_group=1)
         )

@@ -12,6 +12,7 @@ import time
 import pytest
 
 import miniatures
+from sebra_bench.rows import read_rows
 
 
 @pytest.fixture
@@ -40,7 +41,7 @@ def test_killed_at_any_moment_it_goes_on_and_repeats_nothing(
         stderr=subprocess.DEVNULL,
     )
     deadline = time.monotonic() + 120
-    while not list(run.glob("rows/*.json")):
+    while not (run / "rows.jsonl").is_file():
         assert process.poll() is None, "ended before it could be killed"
         assert time.monotonic() < deadline
         time.sleep(0.01)
@@ -51,17 +52,14 @@ def test_killed_at_any_moment_it_goes_on_and_repeats_nothing(
         while _is_running(child):
             assert time.monotonic() < deadline
             time.sleep(0.01)
-    finished = {p.name: p.stat().st_mtime_ns for p in run.glob("rows/*.json")}
-    assert finished
-    assert len(finished) < 9
-    for path in run.glob("rows/*.json"):
-        json.loads(path.read_text(encoding="utf-8"))  # whole, whatever the moment
+    finished = read_rows(run / "rows.jsonl")  # whole, whatever the moment
+    assert len(finished) < 12
 
     done = call_cli(*asked, "--json")
     assert done.status == 0, done.stderr
-    after = {p.name: p.stat().st_mtime_ns for p in run.glob("rows/*.json")}
-    assert {name: after[name] for name in finished} == finished
-    assert len(after) == 9
+    after = read_rows(run / "rows.jsonl")
+    assert after[: len(finished)] == finished
+    assert len(after) == 12  # nine models, three rankings
     methods = json.loads(done.stdout)["datasets"][0]["methods"]
     assert {name: m["seeds"] for name, m in methods.items()} == {
         name: [0, 1, 2] for name in ("erm", "lff", "sebra")
@@ -87,14 +85,14 @@ def test_rows_kept_without_the_rest_of_their_run_can_be_gone_on_with(call_cli, d
     asked = arguments(data, "--methods", "erm", "--seeds", 1)
     assert call_cli(*asked, "--out", "run").status == 0
     kept = tmp_path / "kept"
-    (kept / "rows").mkdir(parents=True)
-    row = (tmp_path / "run" / "rows" / "erm-0.json").read_bytes()
-    (kept / "rows" / "erm-0.json").write_bytes(row)
+    kept.mkdir()
+    row = (tmp_path / "run" / "rows.jsonl").read_bytes()
+    (kept / "rows.jsonl").write_bytes(row)
     (kept / "table.md").write_text("old", encoding="utf-8")
     (kept / "notes.txt").write_text("a person's", encoding="utf-8")
     done = call_cli(*asked, "--out", "kept", "--json")
     assert done.status == 0, done.stderr
-    assert (kept / "rows" / "erm-0.json").read_bytes() == row
+    assert (kept / "rows.jsonl").read_bytes() == row
     assert (kept / "notes.txt").read_text(encoding="utf-8") == "a person's"
     assert "two.npz" in (kept / "table.md").read_text(encoding="utf-8")
     strange = tmp_path / "strange"
@@ -107,11 +105,11 @@ def test_rows_kept_without_the_rest_of_their_run_can_be_gone_on_with(call_cli, d
 
 def test_results_are_written_as_one_page(call_cli, data, tmp_path):
     assert call_cli(*arguments(data, "--methods", "erm", "--seeds", 2, "--out", "run")).status == 0
-    done = call_cli("bench", "results", "run", "--page", "page.md", "--json")
+    done = call_cli("bench", "results", "run", "--page", "page.md", "--all", "--json")
     assert done.status == 0, done.stderr
     assert json.loads(done.stdout) == {"rows": 2, "page": "page.md"}
     page = (tmp_path / "page.md").read_text(encoding="utf-8")
-    assert "`sebra bench results run --page page.md`" in page
+    assert "`sebra bench results run --page page.md --all`" in page
     assert "| erm | no | 2 |" in page
     assert call_cli("bench", "results", "nowhere").status == 2
 
@@ -141,8 +139,9 @@ def test_rankers_asked_for_are_crossed_with_the_methods_that_need_one(call_cli, 
     found = json.loads(done.stdout)["datasets"][0]
     assert list(found["methods"]) == ["erm", "sebra", "sebra on random"]
     assert list(found["rankings"]) == ["sebra", "random"]
-    rows = {p.name for p in (tmp_path / "run" / "rows").iterdir()}
-    assert rows == {"erm-0.json", "sebra-0.json", "sebra.on.random-0.json"}
+    rows = read_rows(tmp_path / "run" / "rows.jsonl")
+    models = [(r["method"], r.get("ranker")) for r in rows if r["kind"] == "model"]
+    assert models == [("erm", None), ("sebra", "sebra"), ("sebra", "random")]
 
 
 def test_the_word_study_runs_a_study(call_cli, data, tmp_path):

@@ -10,7 +10,9 @@ import pytest
 from sebra.debiasing.registry import method_class
 from sebra.errors import UsageError
 from sebra.runs.config import build_config
-from sebra_bench.page import collect, results_page
+from sebra_bench.collected import collect
+from sebra_bench.overview import overview
+from sebra_bench.page import results_page
 from sebra_bench.paper_tables import FORMS, paper_tables
 from sebra_bench.results import Results
 from sebra_bench.rows import settings_of
@@ -48,11 +50,9 @@ def ranking(method, seed, published, **more):
 
 
 def put(folder: Path, *rows):
-    for r in rows:
-        kind = "rankings" if r["kind"] == "ranking" else "rows"
-        file = folder / kind / f"{r['method']}-{r['seed']}.json"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(json.dumps(r), encoding="utf-8")
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / "rows.jsonl", "a", encoding="utf-8") as file:
+        file.writelines(json.dumps(r) + "\n" for r in rows)
 
 
 class Test_the_committed_page:
@@ -67,9 +67,8 @@ class Test_the_committed_page:
 class Test_sections:
     def test_every_row_is_in_one_section_and_variants_lie_together(self, tmp_path):
         put(tmp_path / "a", row("erm", 0), row("erm", 1), ranking("sebra", 0, 0.8))
-        for split in (0, 1):
-            data = f"celeba?split={split}"
-            put(tmp_path / "b" / f"celeba_split_{split}", row("erm", 0, data=data))
+        put(tmp_path / "b", *(row("erm", 0, data=f"celeba?split={split}") for split in (0, 1)))
+        (tmp_path / "b" / "notes.jsonl").write_text('{"kind": "trial"}\n', encoding="utf-8")
         first, second = collect(tmp_path)
         assert (first.where, len(first.rows)) == ("a", 3)
         assert (second.where, len(second.rows)) == ("b", 2)
@@ -80,15 +79,14 @@ class Test_sections:
         ]
 
     def test_other_data_beside_variants_and_the_same_variant_twice_stay_apart(self, tmp_path):
-        for split in (0, 1):
-            put(tmp_path / "x" / f"c{split}", row("erm", 0, data=f"celeba?split={split}"))
-        put(tmp_path / "x" / "mnist", row("erm", 0, data="cmnist?n=9"))
+        put(tmp_path / "x", *(row("erm", 0, data=f"celeba?split={split}") for split in (0, 1)))
+        put(tmp_path / "x", row("erm", 0, data="cmnist?n=9"))
         for name in ("first", "second"):
             put(tmp_path / "y" / name, row("erm", 0, data="demo?n=300"))
         sections = collect(tmp_path)
         assert [(s.where, s.whole.data, len(s.rows)) for s in sections] == [
             ("x", "celeba, 2 variants together", 2),
-            ("x/mnist", "cmnist?n=9", 1),
+            ("x", "cmnist?n=9", 1),
             ("y/first", "demo?n=300", 1),
             ("y/second", "demo?n=300", 1),
         ]
@@ -129,10 +127,10 @@ class Test_sections:
         with pytest.raises(UsageError, match=words):
             results_page(tmp_path / name, "x")
 
-    def test_a_file_that_is_no_row_is_named(self, tmp_path):
+    def test_a_line_that_is_no_row_is_named(self, tmp_path):
         put(tmp_path, row("erm", 0))
-        (tmp_path / "rows" / "lff-0.json").write_text("[]", encoding="utf-8")
-        with pytest.raises(UsageError, match=r"lff-0\.json: not a row"):
+        (tmp_path / "other.jsonl").write_text("{}\n[]\n", encoding="utf-8")
+        with pytest.raises(UsageError, match=r"other\.jsonl, line 2: not a row"):
             results_page(tmp_path, "x")
 
     def test_groups_are_told_to_methods_that_work_on_no_ranking(self, tmp_path):
@@ -151,12 +149,45 @@ class Test_sections:
             return {"worst_group": 50.0, "gaps": {}, "groups": [small, large]}
 
         put(tmp_path, *(row("erm", s, evaluation=evaluation(20.0 + s)) for s in range(2)))
-        text, _ = results_page(tmp_path, "x")
+        text, _ = results_page(tmp_path, "x", everything=True)
         assert (
             "- too small to count as the worst group: a, b=c (6 test samples), accuracy 20.0 to "
             "21.0 over all runs\n" in text
         )
         assert "a, b=d" not in text
+
+
+class Test_the_first_table:
+    def test_has_plain_training_the_papers_method_ours_and_the_best_baseline(self, tmp_path):
+        def worst(method, figure, **more):
+            evaluation = {"id_accuracy": 90.0, "worst_group": figure, "gaps": {}}
+            chosen = {"criterion": "worst validation group"}
+            return row(method, 0, evaluation=evaluation, selection=chosen, **more)
+
+        put(
+            tmp_path,
+            worst("erm", 30.0),
+            worst("sebra", 50.0, ranker="sebra"),
+            worst("stages", 60.0, ranker="peel"),
+            worst("lff", 31.0),
+            worst("jtt", 41.0),
+            worst("jtt[draws=equal]", 99.0),  # a setting of its own is no baseline
+            worst("dfr", 80.0),
+        )
+        (line,) = overview(collect(tmp_path)).shown
+        assert line["data"] == "UrbanCars"
+        assert line["network"] == "resnet18, finetune"
+        assert line["plain training"] == "30.0 (I.D. 90.0, 1)"
+        assert line["paper's method"] == "50.0 (I.D. 90.0, 1)"
+        assert line["ours"] == "stages on peel: 60.0 (I.D. 90.0, 1)"
+        assert line["best baseline"] == "JTT: 41.0 (I.D. 90.0, 1)"
+        assert line["told the true groups"] == "DFR: 80.0 (I.D. 90.0, 1)"
+        assert line["paper: plain, Sebra"] == "33.2, 73.8"
+        assert line["chosen by"] == "validation groups"
+
+    def test_leaves_out_data_without_both_methods_to_compare(self, tmp_path):
+        put(tmp_path, row("erm", 0))
+        assert overview(collect(tmp_path)).shown == []
 
 
 class Test_the_papers_tables:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import pytest
 
 import miniatures
-from benches import folder, options
+from benches import folder, options, row_of
 from sebra.errors import UsageError
 from sebra.ranking.ranking import Ranking
 from sebra.workflows.debias import DebiasOptions, debias
@@ -21,17 +20,15 @@ def test_may_start_from_other_weights(cars, tmp_path):
     one, other = folder(tmp_path, "one"), folder(tmp_path, "other")
     bench([cars], options("sebra", seeds=1), one)
     bench([cars], options("sebra", seeds=1, rank_weights="none"), other)
-    rankings = [
-        json.loads((f.path / "rankings" / "sebra-0.json").read_text("utf-8")) for f in (one, other)
-    ]
-    models = [
-        json.loads((f.path / "rows" / "sebra-0.json").read_text("utf-8")) for f in (one, other)
-    ]
+    rankings = [row_of(f.path, "sebra", kind="ranking") for f in (one, other)]
+    models = [row_of(f.path, "sebra") for f in (one, other)]
     assert rankings[0]["network"]["mode"] == "finetune"
     assert rankings[1]["network"]["mode"] == "scratch"
     assert rankings[1]["identity"]["weights"] == "none"
     assert models[1]["identity"]["weights"] == models[0]["identity"]["weights"] != "none"
-    tables = [Ranking.load(f.path / "rankings" / "sebra-0.parquet").table for f in (one, other)]
+    tables = [
+        Ranking.load(f.path / "rankings" / "urbancars.sebra-0.parquet").table for f in (one, other)
+    ]
     assert tables[0]["id"].tolist() == tables[1]["id"].tolist()
     assert tables[0]["rank"].tolist() != tables[1]["rank"].tolist()
     with pytest.raises(UsageError, match="another ranker_weights"):
@@ -41,8 +38,8 @@ def test_may_start_from_other_weights(cars, tmp_path):
 def test_may_be_frozen(cars, tmp_path):
     one, other = folder(tmp_path, "one"), folder(tmp_path, "other")
     bench([cars], options("sebra", seeds=1, rank_mode="features"), one)
-    ranking = json.loads((one.path / "rankings" / "sebra-0.json").read_text("utf-8"))
-    model = json.loads((one.path / "rows" / "sebra-0.json").read_text("utf-8"))
+    ranking = row_of(one.path, "sebra", kind="ranking")
+    model = row_of(one.path, "sebra")
     assert ranking["network"]["mode"] == model["identity"]["ranker_mode"] == "features"
     assert model["network"]["mode"] == "finetune"
     assert ranking["identity"]["weights"] == model["identity"]["weights"] != "none"
@@ -51,7 +48,7 @@ def test_may_be_frozen(cars, tmp_path):
     preset = tmp_path / "mine.toml"
     preset.write_text('[network.sebra]\nrank_mode = "features"\n')
     bench([cars], options("sebra", seeds=1, preset=str(preset)), other)
-    again = json.loads((other.path / "rankings" / "sebra-0.json").read_text("utf-8"))
+    again = row_of(other.path, "sebra", kind="ranking")
     assert again["network"]["mode"] == "features"
 
 
@@ -103,5 +100,5 @@ def test_a_method_over_stages_is_given_a_ranking_that_has_them(features, tmp_pat
     assert [own_ranker(m) for m in chosen.methods] == ["peel", "sebra"]
     with_all = options("resample", seeds=1, overrides=("by=stages", "epochs=2"))
     run = bench([features], with_all, folder(tmp_path))
-    assert (tmp_path / "run" / "rankings" / "peel-0.json").is_file()
+    assert row_of(tmp_path / "run", "peel", kind="ranking")
     assert run.metrics["datasets"][0]["methods"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 
 import numpy as np
 import pytest
@@ -15,6 +14,7 @@ from sebra.errors import UsageError
 from sebra.workflows.prepared import Source
 from sebra_bench.bench import study
 from sebra_bench.plan import BenchOptions
+from sebra_bench.rows import read_rows
 from sebra_bench.studies.curves import at_epochs, over_seeds, shown_epochs
 from sebra_bench.studies.symmetry import shortcut_groups
 
@@ -32,11 +32,7 @@ def cars(tmp_path):
 
 
 def figures_in(path):
-    return {
-        p.name: p.stat().st_mtime_ns
-        for p in path.rglob("*")
-        if p.suffix == ".json" and p.name != "metrics.json"
-    }
+    return (path / "rows.jsonl").read_bytes()
 
 
 def check(run, path):
@@ -184,9 +180,7 @@ def test_settings_reach_the_rankings_of_the_trust_study(tmp_path):
     np.savez(data, **miniatures.features(n=300))
     options = BenchOptions((), 1, None, ("rank.epochs=3", "rank.enough=0"))
     study("trust", Source(str(data), device="cpu"), options, folder(tmp_path))
-    rows = [
-        json.loads(f.read_text("utf-8")) for f in (tmp_path / "run").glob("rankings/sebra*.json")
-    ]
+    rows = [r for r in read_rows(tmp_path / "run" / "rows.jsonl") if r["kind"] == "ranking"]
     epochs = {r["method"]: r["settings"]["epochs"] for r in rows}
     assert epochs["sebra"] == 3
     assert epochs["sebra[epochs=2]"] == 2  # its own goes before

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import miniatures
-from benches import folder, options
+from benches import folder, options, row_of, runs_in
 from sebra.errors import UsageError
 from sebra.workflows.prepared import Source
 from sebra_bench.bench import bench, study
@@ -37,10 +37,7 @@ class Test_tables:
 
     def test_the_figures_of_the_table_are_those_of_the_rows(self, features, tmp_path):
         bench([features], options("erm,lle"), folder(tmp_path))
-        rows = [
-            json.loads((tmp_path / "run" / "rows" / f"erm-{s}.json").read_text("utf-8"))
-            for s in (0, 1)
-        ]
+        rows = [row_of(tmp_path / "run", "erm", s) for s in (0, 1)]
         worst = [r["evaluation"]["worst_group"] for r in rows]
         text = (tmp_path / "run" / "table.csv").read_text(encoding="utf-8")
         first, second = list(csv.DictReader(io.StringIO(text)))[:2]
@@ -59,7 +56,7 @@ class Test_tables:
         source = Source(data, device="cpu", backbone="small")
         run = bench([source], options("erm", seeds=1), folder(tmp_path))
         assert run.metrics["datasets"][0]["data"] == "imagenet?in9=nine"  # without its folder
-        row = json.loads((tmp_path / "run" / "rows" / "erm-0.json").read_text("utf-8"))
+        row = row_of(tmp_path / "run", "erm")
         sets = {k: v["accuracy"] for k, v in row["evaluation"]["companions"].items()}
         gap = sets["IN-9 mixed-rand"] - sets["IN-9 mixed-same"]
         assert row["evaluation"]["gaps"] == {"IN-9": pytest.approx(gap)}
@@ -74,7 +71,7 @@ class Test_tables:
         names = [d["data"] for d in run.metrics["datasets"]]
         assert names[-1] == "celeba, 2 variants together"
         assert run.metrics["datasets"][-1]["methods"]["erm"]["evaluation"]["average"]["n"] == 2
-        assert len(list((tmp_path / "run").glob("celeba*/rows/erm-0.json"))) == 2
+        assert runs_in(tmp_path / "run") == ["model erm 0"] * 2
 
     def test_minus_erm_is_paired_over_seeds(self):
         def rows(values):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from sebra.workflows.prepared import Source
 from sebra_bench import together
 from sebra_bench.bench import bench
 from sebra_bench.plan import BenchOptions, Spec, parse_specs
+from sebra_bench.rows import read_rows
 from sebra_bench.runs import Job
 
 QUICK = ("epochs=2", "rank.epochs=2")
@@ -33,9 +33,11 @@ def sources(tmp_path):
 def figures(run: Path) -> dict[str, object]:
     """What rows say without how long they took and where."""
     parts = ("evaluation", "selection", "ranking", "identity")
-    found = {p: json.loads(p.read_text(encoding="utf-8")) for p in run.rglob("*-[0-9].json")}
     return {
-        p.relative_to(run).as_posix(): {k: row.get(k) for k in parts} for p, row in found.items()
+        " ".join(str(row.get(k)) for k in ("kind", "data", "method", "seed")): {
+            k: row.get(k) for k in parts
+        }
+        for row in read_rows(run / "rows.jsonl")
     }
 
 
@@ -49,8 +51,7 @@ def test_rows_and_reasons_are_those_of_one_run_at_a_time(sources, tmp_path):
     shown = [[table.shown for table in run.tables] for run in runs.values()]
     assert shown[0] == shown[1]
     assert any("dfr: 2 of the training groups are empty" in r for r in runs[2].tables[0].remarks)
-    row = json.loads((tmp_path / "run2" / "one.npz" / "rows" / "erm-0.json").read_text("utf-8"))
-    assert row["runs_together"] == 2
+    assert all(row["runs_together"] == 2 for row in read_rows(tmp_path / "run2" / "rows.jsonl"))
 
 
 def test_a_run_waits_for_its_ranking():

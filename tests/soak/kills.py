@@ -111,10 +111,12 @@ def result(folder: Path) -> dict[str, bytes]:
     """What must be the same, bit for bit; of JSON all but times and memory."""
     found = {n: (folder / n).read_bytes() for n in COMPARED if (folder / n).is_file()}
     found |= {f.name: f.read_bytes() for f in sorted(folder.glob("rankings/*.parquet"))}
-    for file in sorted(folder.glob("rows/*.json")):
-        row = json.loads(file.read_text(encoding="utf-8"))
+    rows = folder / "rows.jsonl"
+    for line in rows.read_text(encoding="utf-8").splitlines() if rows.is_file() else ():
+        row = json.loads(line)
         kept = {k: v for k, v in row.items() if k not in VOLATILE}
-        found[file.name] = json.dumps(kept, sort_keys=True).encode()
+        name = f"{row['kind']} {row['method']} {row['seed']}"
+        found[name] = json.dumps(kept, sort_keys=True).encode()
     return found
 
 

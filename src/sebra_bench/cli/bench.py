@@ -285,23 +285,26 @@ def results(
         str,
         typer.Argument(
             metavar="FOLDER",
-            help="A folder with rows of earlier benchmarks, at any depth.",
+            help="A folder with rows of earlier benchmarks (.jsonl), at any depth.",
             show_default=False,
         ),
     ],
     page: Annotated[
         str, typer.Option("--page", metavar="FILE", help="The page to write.")
     ] = "results.md",
+    everything: Annotated[
+        bool, typer.Option("--all", help="With the tables of every experiment.")
+    ] = False,
     as_json: o.Json = False,
 ) -> None:
-    """Write one page of all rows under FOLDER: the paper's Tables 1 to 6, then every data set."""
+    """Write one page of all rows under FOLDER: an overview, then the paper's Tables 1 to 6."""
     from pathlib import Path
 
     from sebra.runs.folder import RunFolder
     from sebra_bench.page import results_page
 
-    command = f"sebra bench results {folder} --page {page}"
-    text, rows = results_page(Path(folder), command)
+    command = f"sebra bench results {folder} --page {page}{' --all' if everything else ''}"
+    text, rows = results_page(Path(folder), command, everything)
     target = Path(page)
     if target.is_dir():
         raise UsageError(f"--page: {page} is a folder; name a file")

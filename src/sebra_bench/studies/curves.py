@@ -13,11 +13,10 @@ from sebra.engine.session import Session
 from sebra.ranking.registry import ranker_class
 from sebra.workflows.prepared import Prepared
 from sebra_bench.plan import Spec
-from sebra_bench.rows import Row, Rows
+from sebra_bench.rows import Row
 from sebra_bench.tables import ABSENT
 from sebra_bench.workbench import Workbench
 
-CURVES = "curves"
 Look = Callable[[torch.nn.Module], Mapping[str, float]]
 Array = npt.NDArray[np.float64]
 _EPOCHS_SPENT = 2  # place in the state of the pace
@@ -84,10 +83,9 @@ def recorded(
     points: Callable[[Prepared, Any, Watched], list[dict[str, float]]],
 ) -> Row:
     """The row whose `curve` are the points of one ranker's training; finished ones are read."""
-    rows = Rows(bench.folder.path / CURVES)
-    slug = f"{study}.{spec.slug}"
+    key = {"kind": "curve", "study": study, "method": spec.label, "seed": seed}
     identity = {**bench.ranking_identity(spec, seed), "study": study}
-    found = rows.find(slug, seed, identity)
+    found = bench.rows.find(key, identity)
     if found is not None:
         return found
     prepared = bench.to_rank(seed, spec.name)
@@ -97,16 +95,14 @@ def recorded(
     with bench.running(label, session) as (_, meter), meter.phase("rank"):
         seen = points(prepared, ranker, session)
     row = {
-        "kind": "curve",
-        "method": spec.label,
-        "seed": seed,
+        **key,
         "curve": seen,
         **meter.result(),
         **bench.facts(prepared),
         "notes": list(session.notes),
         "identity": identity,
     }
-    return rows.write(slug, seed, row)
+    return bench.rows.add(row)
 
 
 def has_curve(rows: Sequence[Row], key: str) -> bool:

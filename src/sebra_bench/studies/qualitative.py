@@ -15,7 +15,7 @@ from sebra.ranking.ranking import Blind
 from sebra.ranking.registry import ranker_class
 from sebra.samples.table import ImageArray, Samples, alignment
 from sebra_bench.plan import Spec, with_shared
-from sebra_bench.rows import Row, Rows
+from sebra_bench.rows import Row
 from sebra_bench.studies.common import Study, ranker_settings
 from sebra_bench.tables import Table
 from sebra_bench.workbench import Workbench
@@ -90,9 +90,9 @@ def _ends(bench: Workbench, spec: Spec, pictures: _Pictures) -> dict[tuple[int, 
 
 def _neurons(bench: Workbench, spec: Spec) -> Row:
     """The row with the neurons that count most for each class and what excites them."""
-    rows = Rows(bench.folder.path / "neurons")
+    key = {"kind": "neurons", "method": spec.label, "seed": 0}
     identity = bench.ranking_identity(spec, 0)
-    found = rows.find(spec.slug, 0, identity)
+    found = bench.rows.find(key, identity)
     if found is not None:
         return found
     prepared = bench.to_rank(0)
@@ -111,8 +111,8 @@ def _neurons(bench: Workbench, spec: Spec) -> Row:
         for n in neurons[:TOP]
     ]
     facts = {**meter.result(), **bench.facts(prepared)}
-    row = {"kind": "neurons", "seed": 0, "neurons": listed, **facts, "identity": identity}
-    return rows.write(spec.slug, 0, row)
+    row = {**key, "neurons": listed, **facts, "identity": identity}
+    return bench.rows.add(row)
 
 
 def _ends_table(

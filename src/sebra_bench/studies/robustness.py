@@ -25,8 +25,8 @@ from sebra.ranking.registry import ranker_class
 from sebra.samples.noise import inject_noise
 from sebra.samples.table import FeatureArray, Samples, true_groups
 from sebra.workflows.prepared import Prepared, head_over
-from sebra_bench.plan import Spec, slug_of, with_shared
-from sebra_bench.rows import Row, Rows
+from sebra_bench.plan import Spec, with_shared
+from sebra_bench.rows import Row
 from sebra_bench.studies.common import (
     GREYS,
     HATCHES,
@@ -42,7 +42,6 @@ from sebra_bench.workbench import Workbench
 Ints = npt.NDArray[np.int64]
 Figures = dict[str, dict[str, float]]
 
-FOLDER = "troubles"
 CLEAN = "as it is"
 RATIOS = (20, 100)  # of the largest class to the thinned one
 NOISE = (0.1, 0.2)
@@ -141,10 +140,9 @@ def _row(
 
     That of the clean ranking also says how good it is on the samples that count in every trouble.
     """
-    rows = Rows(bench.folder.path / FOLDER)
-    slug = slug_of(f"{spec.slug}.{trouble.name}")
+    key = {"kind": "trouble", "method": spec.label, "trouble": trouble.name, "seed": seed}
     identity = {**bench.ranking_identity(spec, seed), "trouble": trouble.name}
-    known = rows.find(slug, seed, identity)
+    known = bench.rows.find(key, identity)
     if known is not None:
         return known
     prepared = bench.to_rank(seed, spec.name)
@@ -166,10 +164,7 @@ def _row(
         found = {n: quality_of(prepared.samples, train[at], rank[at]) for n, at in counted.items()}
         clean["same_samples"] = {n: q["somers_d"] for n, q in found.items() if q is not None}
     row = {
-        "kind": "trouble",
-        "method": spec.label,
-        "trouble": trouble.name,
-        "seed": seed,
+        **key,
         "samples": np.bincount(trouble.labels, minlength=task.classes).tolist(),
         "ranking": {**quality, **result.details},
         **clean,
@@ -178,7 +173,7 @@ def _row(
         "notes": list(session.notes),
         "identity": identity,
     }
-    return rows.write(slug, seed, row)
+    return bench.rows.add(row)
 
 
 def task_in(prepared: Prepared, trouble: Trouble) -> Task:
