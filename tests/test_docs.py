@@ -85,3 +85,10 @@ def test_the_commands_of_the_tutorial_run(
             if words[:1] == ["sebra"]:
                 assert cli(words[1:]) == 0, line
     assert (tmp_path / "runs" / "bar" / "report.html").is_file()
+
+
+def test_results_are_rows_and_few_files(repo_root: Path) -> None:
+    """Tables and pictures are made from rows, so none lies beside them to say something else."""
+    files = [p for p in (repo_root / "benchmarks" / "results").rglob("*") if p.is_file()]
+    assert {p.suffix for p in files if p.name != "README.md"} == {".jsonl"}
+    assert len(files) <= 80
