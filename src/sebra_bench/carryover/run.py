@@ -34,6 +34,7 @@ from sebra_bench.carryover.references import (
 )
 from sebra_bench.carryover.sets import ORDINARY, BenchSet, weights_file
 from sebra_bench.facts import facts
+from sebra_bench.plan import parse_specs
 
 ROWS = "rows.jsonl"
 PLAIN = "erm"
@@ -42,7 +43,10 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class CarryOptions:
-    """What is run on every set. weights: of pictures, None for those of the benchmark data."""
+    """What is run on every set. methods: of debias, with settings in brackets; or references.
+
+    weights: of pictures, None for those of the benchmark data.
+    """
 
     methods: tuple[str, ...] = (PLAIN, "auto")
     seeds: int = 3
@@ -188,7 +192,9 @@ class _Bench:
         if method == TRUE_GROUPS:
             run = even_draws(prepared, session, meter)
         else:
-            run = debias_prepared(prepared, DebiasOptions(method), session, meter)
+            (spec,) = parse_specs(method)
+            asked = DebiasOptions(spec.name, overrides=spec.overrides)
+            run = debias_prepared(prepared, asked, session, meter)
         found: Row = {
             "evaluation": _kept(run.metrics["evaluation"]),
             "selection": run.metrics["selection"],

@@ -65,11 +65,11 @@ def all_sets() -> dict[str, BenchSet]:
 
 
 def choose_sets(names: Sequence[str]) -> list[BenchSet]:
-    """Sets by name, by kind, by role, or `quick`: a few that are read within a minute."""
+    """Sets by name, kind, role, `KIND:ROLE`, or `quick`: a few that are read within a minute."""
     known = all_sets()
     chosen: dict[str, BenchSet] = {}
     for name in names:
-        group = [s for s in known.values() if name in (s.kind, s.role) or _quick(name, s)]
+        group = [s for s in known.values() if name in _groups(s)]
         if name in known:
             group = [known[name]]
         if not group:
@@ -81,8 +81,10 @@ def choose_sets(names: Sequence[str]) -> list[BenchSet]:
     return list(chosen.values())
 
 
-def _quick(name: str, s: BenchSet) -> bool:
-    return name == QUICK and s.name in QUICK_SETS
+def _groups(s: BenchSet) -> tuple[str, ...]:
+    """Names by which a set is chosen together with others."""
+    found = (s.kind, s.role, f"{s.kind}:{s.role}")
+    return (*found, QUICK) if s.name in QUICK_SETS else found
 
 
 QUICK_SETS = ("wine", "breast_cancer", "wine-constant-one", "breast_cancer-constant")

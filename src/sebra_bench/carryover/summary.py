@@ -12,6 +12,7 @@ from sebra_bench.carryover.references import TRUE_GROUPS
 from sebra_bench.carryover.run import PLAIN, Row
 from sebra_bench.carryover.sets import BIASED, ORDINARY, PLANTED, REPORT, SETTINGS
 
+BUDGET = 3.0 + 1.0  # points of I.D. accuracy that may be lost, and a point of chance
 LEAST_TO_RECOVER = 2.0  # points: where true groups gain less, their share would be noise
 
 
@@ -36,6 +37,7 @@ class Line:
     gain: float | None = None  # balanced average minus plain training's
     recovered: float | None = None  # share of what the true groups gain
     times_plain: float | None = None
+    within_budget: float | None = None  # share of runs
     errors: list[str] = field(default_factory=list)
 
 
@@ -47,6 +49,7 @@ def lines_of(rows: Sequence[Row]) -> list[Line]:
     lines = {key: _line(found) for key, found in groups.items()}
     for (data, _), line in lines.items():
         _compare(line, lines.get((data, PLAIN)), lines.get((data, TRUE_GROUPS)))
+        line.within_budget = _budget(groups[data, line.method], groups.get((data, PLAIN), []))
     return list(lines.values())
 
 
@@ -87,6 +90,17 @@ def _compare(line: Line, plain: Line | None, best: Line | None) -> None:
         line.times_plain = line.seconds / plain.seconds
 
 
+def _budget(rows: Sequence[Row], plain: Sequence[Row]) -> float | None:
+    """The share of runs that lose no more than the budget to plain training with their seed."""
+    accuracy = {r["seed"]: r["evaluation"].get("id_accuracy") for r in plain if "error" not in r}
+    losses = [
+        _less(accuracy.get(row["seed"]), row["evaluation"].get("id_accuracy"))
+        for row in rows
+        if "error" not in row
+    ]
+    return _mean(None if loss is None else loss <= BUDGET for loss in losses)
+
+
 def summary(lines: Sequence[Line]) -> list[dict[str, Any]]:
     """Per method and role (and over both): the figures to judge it by."""
     methods = list(dict.fromkeys(line.method for line in lines))
@@ -109,6 +123,7 @@ def _figures(lines: Sequence[Line]) -> dict[str, Any]:
         "worst_ece": _extreme(lines, "ece", max),
         # The first run of a process is slower than all others; the median does not mind.
         "times_plain": _median(x.times_plain for x in lines),
+        "within_budget": _mean(x.within_budget for x in lines),
         "sets": len(lines),
         "failed": sum(len(x.errors) for x in lines),
     }

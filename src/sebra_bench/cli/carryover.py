@@ -78,13 +78,15 @@ def carryover(
         typer.Option(
             "--sets",
             metavar="A,B",
-            help="Names, or ordinary, planted, biased, settings, report, quick.",
+            help="Names, or ordinary, planted, biased, settings, report, planted:report, quick.",
         ),
     ] = "ordinary,planted,biased",
     methods: Annotated[
         str,
         typer.Option(
-            "--methods", metavar="A,B", help="Methods of debias; logistic: scikit-learn's."
+            "--methods",
+            metavar="A,B",
+            help="Methods of debias, with settings in brackets; logistic: scikit-learn's.",
         ),
     ] = "erm,auto",
     seeds: Annotated[int, typer.Option("--seeds", help="How many seeds, from 0 on.")] = 3,
@@ -101,10 +103,10 @@ def carryover(
     from sebra_bench.carryover.run import carryover as run
     from sebra_bench.carryover.sets import choose_sets
     from sebra_bench.carryover.summary import lines_of, summary
+    from sebra_bench.plan import parse_specs
 
-    options = CarryOptions(
-        tuple(o.split_names(methods) or ()), seeds, mode or "features", device, weights
-    )
+    labels = tuple(spec.label for spec in parse_specs(methods))
+    options = CarryOptions(labels, seeds, mode, device, weights)
     chosen = choose_sets(o.split_names(sets) or ())
     rows = run(chosen, options, Path(out), Bars())
     lines = lines_of(rows)
@@ -125,7 +127,7 @@ def _show(lines: list[Any], figures: list[dict[str, Any]]) -> None:
         rows.append([*first, *second, *third])
     table("Every set", columns, rows)
     columns = ["method", "sets", "harm", "worst harm", "claims", "planted: recovered", "worst"]
-    columns += ["found", "biased: recovered", "worst", "ECE", "x plain"]
+    columns += ["found", "biased: recovered", "worst", "ECE", "in budget", "x plain"]
     table("Over the sets", columns, [_summary_row(f) for f in figures])
     failed = [f"{x.data}, {x.method}: {error}" for x in lines for error in x.errors]
     for text in failed:
@@ -146,6 +148,7 @@ def _summary_row(f: dict[str, Any]) -> list[str]:
         _number(biased["recovered"], 2),
         _worst(biased["worst_recovered"], 2),
         _number(f["ece"], 3),
+        _number(f["within_budget"], 2),
         _number(f["times_plain"]),
     ]
 

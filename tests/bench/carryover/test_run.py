@@ -142,6 +142,13 @@ def test_of_several_seeds_the_mean_counts_and_failures_are_counted():
     assert auto["failed"] == 1
 
 
+def test_the_budget_is_kept_run_by_run():
+    rows = [{**row("a", PLAIN, 90, kind=ORDINARY), "seed": s} for s in range(2)]
+    rows += [{**row("a", "auto", 90 - 5 * s, kind=ORDINARY), "seed": s} for s in range(2)]
+    auto = next(f for f in summary(lines_of(rows)) if f["method"] == "auto")
+    assert auto["within_budget"] == 0.5
+
+
 def test_calibration_error_is_the_gap_between_being_sure_and_being_right():
     sure = np.full((100, 2), [0.8, 0.2])
     even = np.ones(100)
@@ -196,6 +203,7 @@ def test_sets_are_chosen_by_name_kind_or_role():
     assert [s.name for s in choose_sets(["wine", "bar"])] == ["wine", "bar"]
     assert {s.kind for s in choose_sets(["planted"])} == {PLANTED}
     assert {s.role for s in choose_sets(["report"])} == {REPORT}
+    assert {(s.kind, s.role) for s in choose_sets(["planted:report"])} == {(PLANTED, REPORT)}
     assert len(choose_sets(["quick"])) == len(sets.QUICK_SETS)
     with pytest.raises(UsageError, match="--sets"):
         choose_sets(["nothing"])
