@@ -93,7 +93,7 @@ def own_ranker(method: Spec) -> str:
     """The ranker that a method takes where none is asked for."""
     kind = method_class(method.name)
     made = kind(kind.config_class(**parse_overrides(kind.config_class, method.overrides)))
-    return str(getattr(made, "ranker", OWN_RANKER))
+    return made.ranker
 
 
 def _rankers(options: BenchOptions) -> tuple[Spec, ...]:

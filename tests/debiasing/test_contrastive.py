@@ -12,11 +12,13 @@ from torch import Tensor
 
 from debiasing.toys import features
 from sebra.debiasing import contrastive
+from sebra.debiasing import sebra as sebra_method
 from sebra.debiasing import stages as stages_module
 from sebra.debiasing.contrastive import positive_weights
 from sebra.debiasing.contrastive_loss import contrastive_loss
 from sebra.debiasing.method import Guide, Help
 from sebra.debiasing.pairs import in_pairs, rank_partners
+from sebra.debiasing.sebra import Sebra
 from sebra.debiasing.selection import Selector
 from sebra.engine.session import Session
 from sebra.errors import UsageError
@@ -91,8 +93,8 @@ def test_positives_lean_to_what_is_hard(
     toy = features()
     guide, conflicting = toy.guide(), toy.conflicting.float()
     wide = replace(guide, bucket=torch.zeros_like(guide.bucket), p=1 - 0.9 * conflicting)
-    monkeypatch.setattr(contrastive, "fit_pairs", lambda *given: given)
-    method = contrastive.Contrastive(contrastive.ContrastiveConfig(hard=hard))
+    monkeypatch.setattr(sebra_method, "fit_pairs", lambda *given: given)
+    method = Sebra(contrastive.ContrastiveConfig(hard=hard))
     given: Any = method.fit(toy.train, replace(toy.help(method.needs), guide=wide), Session())
     index = torch.arange(len(toy.train))
     rand = torch.rand(len(index), 8, generator=torch.Generator().manual_seed(0))

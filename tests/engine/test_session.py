@@ -15,7 +15,7 @@ from sebra.engine import packing
 from sebra.engine.session import Session, Silent
 from sebra.errors import Interrupted, UsageError
 from sebra.ranking.ranking import Blind
-from sebra.ranking.sebra import SebraConfig, SebraRanker
+from sebra.ranking.sebra import SebraConfig, SelfGuidedRanker
 
 
 class Dying(Blind):
@@ -47,16 +47,16 @@ VARIANTS = {
 @pytest.mark.parametrize("name", VARIANTS)
 def test_a_resumed_ranking_equals_an_uninterrupted_one_bit_for_bit(name, tmp_path):
     config = SebraConfig(epochs=8, momentum=0.5, flip=False, p_critical=0.8, **VARIANTS[name])
-    whole, history, told = SebraRanker(config), Dying(), Session()
+    whole, history, told = SelfGuidedRanker(config), Dying(), Session()
     expected = whole.rank(noisy(), told, history)
     rounds = len(history.losses)
     assert rounds >= 4
     for after in {1, rounds // 2, rounds - 1}:
         folder = tmp_path / str(after)
         with pytest.raises(RuntimeError, match="power cut"):
-            SebraRanker(config).rank(noisy(), Session(folder, every_seconds=0), Dying(after))
+            SelfGuidedRanker(config).rank(noisy(), Session(folder, every_seconds=0), Dying(after))
         seen, session = Dying(), Session(folder, resume=True)
-        found = SebraRanker(config).rank(noisy(), session, seen)
+        found = SelfGuidedRanker(config).rank(noisy(), session, seen)
         np.testing.assert_array_equal(found.bucket, expected.bucket)
         np.testing.assert_array_equal(found.score, expected.score)
         assert found.details == expected.details
@@ -68,10 +68,10 @@ def test_a_ranking_whose_rounds_were_all_done_is_closed_the_same_way(tmp_path):
     """The crash comes after the last round, for instance while the run folder is written."""
     config = SebraConfig(epochs=1, flip=False, p_critical=0.95, **VARIANTS["paced"])
     first = Dying()
-    expected = SebraRanker(config).rank(noisy(), Session(tmp_path, every_seconds=0), first)
+    expected = SelfGuidedRanker(config).rank(noisy(), Session(tmp_path, every_seconds=0), first)
     assert len(first.losses) == 4  # the most rounds there are: nothing is left to do
     assert (expected.bucket == 4).any()
-    again = SebraRanker(config).rank(noisy(), Session(tmp_path, resume=True), Dying(after=0))
+    again = SelfGuidedRanker(config).rank(noisy(), Session(tmp_path, resume=True), Dying(after=0))
     np.testing.assert_array_equal(again.bucket, expected.bucket)
     np.testing.assert_array_equal(again.score, expected.score)
     assert again.details == expected.details
@@ -79,10 +79,10 @@ def test_a_ranking_whose_rounds_were_all_done_is_closed_the_same_way(tmp_path):
 
 def test_a_resumed_ranking_of_images_repeats_the_augmentation(tmp_path):
     config = SebraConfig(epochs=3, optimizer="adam", lr=1e-3, batch=8, crop=0.8, resolution="epoch")
-    expected = SebraRanker(config).rank(images(), Session(), Blind())
+    expected = SelfGuidedRanker(config).rank(images(), Session(), Blind())
     with pytest.raises(RuntimeError, match="power cut"):
-        SebraRanker(config).rank(images(), Session(tmp_path, every_seconds=0), Dying(1))
-    found = SebraRanker(config).rank(images(), Session(tmp_path, resume=True), Blind())
+        SelfGuidedRanker(config).rank(images(), Session(tmp_path, every_seconds=0), Dying(1))
+    found = SelfGuidedRanker(config).rank(images(), Session(tmp_path, resume=True), Blind())
     np.testing.assert_array_equal(found.score, expected.score)
 
 

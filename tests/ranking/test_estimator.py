@@ -18,7 +18,7 @@ from sebra.measuring.ranks import by_class, somers_d
 from sebra.ranking.estimator import SebraRanker
 from sebra.ranking.ranking import Blind
 from sebra.ranking.sebra import SebraConfig
-from sebra.ranking.sebra import SebraRanker as Algorithm
+from sebra.ranking.sebra import SelfGuidedRanker as Algorithm
 from sebra.runs.config import build_config
 from sebra.runs.meter import Meter
 

@@ -14,7 +14,7 @@ from sebra.measuring.ranks import by_class, somers_d
 from sebra.ranking.baselines import ErmConfig, ErmRanker, RandomConfig, RandomRanker
 from sebra.ranking.ranking import Blind, Ranking, ranks_within_classes
 from sebra.ranking.registry import RANKERS, ranker_class
-from sebra.ranking.sebra import SebraConfig, SebraRanker
+from sebra.ranking.sebra import SebraConfig, SelfGuidedRanker
 
 PLAIN = {
     "epochs": 6, "lr": 2.0, "momentum": 0.5, "weight_decay": 0.01, "batch": 16, "flip": False,
@@ -42,7 +42,9 @@ class Recorder(Blind):
 
 
 def ranked(task, session=None, monitor=None, **settings):
-    return SebraRanker(SebraConfig(**settings)).rank(task, session or Session(), monitor or Blind())
+    return SelfGuidedRanker(SebraConfig(**settings)).rank(
+        task, session or Session(), monitor or Blind()
+    )
 
 
 @pytest.mark.parametrize("use_v", [True, False])

@@ -15,7 +15,7 @@ from sebra.errors import UsageError
 from sebra.measuring.ranks import by_class, somers_d
 from sebra.ranking.ranking import Blind, RankResult, ranks_within_classes
 from sebra.ranking.registry import ranker_class
-from sebra.ranking.sebra import SebraConfig, SebraRanker
+from sebra.ranking.sebra import SebraConfig, SelfGuidedRanker
 from sebra.runs.config import build_config
 from sebra.workflows.tune import SPACES, Axis, space_of, tune
 
@@ -52,11 +52,11 @@ def test_tuning_ends_near_the_best_setting_that_the_attributes_would_choose():
     space = (Axis("lr", factors=(0.1, 0.01)), Axis("p_critical", values=(0.95, 0.6)))
 
     def true_d(config: SebraConfig) -> float:
-        result = SebraRanker(config).rank(task, Session(), Blind())
+        result = SelfGuidedRanker(config).rank(task, Session(), Blind())
         rank = ranks_within_classes(result.bucket, result.score, labels)
         return float(np.mean(list(by_class(somers_d, rank, conflicting, labels).values())))
 
-    chosen, trials = tune(task, SebraRanker, start, space, Session())
+    chosen, trials = tune(task, SelfGuidedRanker, start, space, Session())
     best = max(true_d(dataclasses.replace(start, **t["settings"])) for t in trials)
     assert true_d(chosen) > best - 0.05
 

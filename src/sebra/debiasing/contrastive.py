@@ -1,10 +1,9 @@
-"""Contrastive debiasing over a spuriosity ranking (paper, section 3.3)."""
+"""The contrastive objective (paper, section 3.3) and its training; `sebra` and `stages` use it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -12,7 +11,6 @@ from torch import Tensor
 
 from sebra import processes
 from sebra.debiasing.contrastive_loss import contrastive_loss
-from sebra.debiasing.grouping import needed
 from sebra.debiasing.method import Guide, Help, TrainConfig, every_sample, make_trainer
 from sebra.debiasing.pairs import Ranges, in_pairs, rank_partners
 from sebra.engine.networks import Network
@@ -81,26 +79,7 @@ class ContrastiveConfig(TrainConfig):
 
     @property
     def weighs_noise(self) -> bool:
-        """Whether a ranking without estimates of wrong labels must get them first."""
         return self.hard > 0
-
-
-class Contrastive:
-    """Pulls a sample towards less spurious ones of its class, away from equally spurious ones."""
-
-    name: ClassVar[str] = "sebra"
-    needs: frozenset[str] = frozenset({"ranking"})
-    config_class: ClassVar[type[TrainConfig]] = ContrastiveConfig
-
-    def __init__(self, config: ContrastiveConfig) -> None:
-        self.config = config
-
-    def fit(self, task: Task, help: Help, session: Session) -> Network:
-        guide = needed(help.guide, "a ranking (--ranking)", self.name)
-        partners = partners_of(
-            task.targets, guide.bucket, guide, self.config, self.config.rank_gap, session
-        )
-        return fit_pairs(task, help, session, self.config, *partners)
 
 
 def partners_of(

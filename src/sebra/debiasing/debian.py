@@ -11,14 +11,13 @@ of classes.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from sebra.debiasing.losses.violation import conflict_weights, discovery_loss
-from sebra.debiasing.method import Help, TrainConfig, every_sample, make_trainer
+from sebra.debiasing.method import Help, Method, TrainConfig, every_sample, make_trainer
 from sebra.engine.networks import Network
 from sebra.engine.session import Session
 from sebra.engine.step import TrainStep, make_optimizer
@@ -62,15 +61,14 @@ class Turns(TrainStep):
         return out
 
 
-class Debian:
+class Debian(Method[DebianConfig]):
     """Alternating discoverer and classifier; the classifier is the result."""
 
-    name: ClassVar[str] = "debian"
-    needs: ClassVar[frozenset[str]] = frozenset()
-    config_class: ClassVar[type[TrainConfig]] = DebianConfig
+    name = "debian"
+    config_class = DebianConfig
 
     def __init__(self, config: DebianConfig) -> None:
-        self.config = config
+        super().__init__(config)
         self.discoverer: Network | None = None
 
     def fit(self, task: Task, help: Help, session: Session) -> Network:

@@ -14,7 +14,6 @@ class is left out of plain training and takes the place of the held-out set, bal
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -23,7 +22,7 @@ from torch import Tensor
 from sebra.debiasing.grouping import needed, within_class
 from sebra.debiasing.last_layer import embedded, set_last_layer
 from sebra.debiasing.logistic import logistic_regression
-from sebra.debiasing.method import Help, TrainConfig, every_sample, make_trainer
+from sebra.debiasing.method import Help, Method, TrainConfig, every_sample, make_trainer
 from sebra.engine.networks import Network
 from sebra.engine.session import Session
 from sebra.engine.task import Task
@@ -58,20 +57,16 @@ class DfrConfig(TrainConfig):
         check(self, checks)
 
 
-class Dfr:
+class Dfr(Method[DfrConfig]):
     """Plain training, then a last layer from balanced logistic regressions."""
 
-    name: ClassVar[str] = "dfr"
-    needs: frozenset[str] = frozenset({"heldout", "heldout_groups"})
-    config_class: ClassVar[type[TrainConfig]] = DfrConfig
+    name = "dfr"
+    config_class = DfrConfig
 
     def __init__(self, config: DfrConfig) -> None:
-        self.config = config
-        self.needs = self.needs_of(config)
-
-    @staticmethod
-    def needs_of(config: DfrConfig) -> frozenset[str]:
-        return frozenset({"ranking"} if config.on == "ranking" else {"heldout", "heldout_groups"})
+        super().__init__(config)
+        held = {"heldout", "heldout_groups"}
+        self.needs = frozenset({"ranking"} if config.on == "ranking" else held)
 
     def fit(self, task: Task, help: Help, session: Session) -> Network:
         cfg = self.config

@@ -2,33 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import ClassVar
+from dataclasses import replace
 
 import torch.nn.functional as F
 from torch import Tensor
 
-from sebra.debiasing.method import Help, TrainConfig, every_sample, make_trainer
+from sebra.debiasing.method import Help, Method, TrainConfig, every_sample, make_trainer
 from sebra.engine.networks import Network
 from sebra.engine.session import Session
 from sebra.engine.task import Task
 from sebra.loading.augment import Augment
 
 
-@dataclass(frozen=True)
-class ErmConfig(TrainConfig):
-    """Nothing beyond the training settings."""
-
-
-class Erm:
+class Erm(Method[TrainConfig]):
     """Cross-entropy on every sample once per epoch."""
 
-    name: ClassVar[str] = "erm"
-    needs: ClassVar[frozenset[str]] = frozenset()
-    config_class: ClassVar[type[TrainConfig]] = ErmConfig
-
-    def __init__(self, config: ErmConfig) -> None:
-        self.config = config
+    name = "erm"
+    config_class = TrainConfig
 
     def fit(self, task: Task, help: Help, session: Session) -> Network:
         cfg = self.config

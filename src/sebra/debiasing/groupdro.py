@@ -12,7 +12,6 @@ needs no labels of groups.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -20,7 +19,14 @@ from torch import Tensor
 
 from sebra.debiasing.grouping import bucket_groups, needed, within_class
 from sebra.debiasing.losses.worst_group import chase_worst, group_losses
-from sebra.debiasing.method import Help, TrainConfig, balanced_weights, every_sample, make_trainer
+from sebra.debiasing.method import (
+    Help,
+    Method,
+    TrainConfig,
+    balanced_weights,
+    every_sample,
+    make_trainer,
+)
 from sebra.engine.networks import Network
 from sebra.engine.session import Session
 from sebra.engine.step import weighted_draws
@@ -54,20 +60,15 @@ class GroupDroConfig(TrainConfig):
         check(self, checks)
 
 
-class GroupDro:
+class GroupDro(Method[GroupDroConfig]):
     """Cross-entropy of the groups, each weighted by how badly it has been doing."""
 
-    name: ClassVar[str] = "groupdro"
-    needs: frozenset[str] = frozenset({"groups"})
-    config_class: ClassVar[type[TrainConfig]] = GroupDroConfig
+    name = "groupdro"
+    config_class = GroupDroConfig
 
     def __init__(self, config: GroupDroConfig) -> None:
-        self.config = config
-        self.needs = self.needs_of(config)
-
-    @staticmethod
-    def needs_of(config: GroupDroConfig) -> frozenset[str]:
-        return frozenset({"groups" if config.over == "groups" else "ranking"})
+        super().__init__(config)
+        self.needs = frozenset({"groups" if config.over == "groups" else "ranking"})
 
     def fit(self, task: Task, help: Help, session: Session) -> Network:
         cfg = self.config

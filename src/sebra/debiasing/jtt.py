@@ -9,13 +9,12 @@ the same settings, where the paper may tune each on its own.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sebra.debiasing.method import Help, TrainConfig, Trainer, every_sample, make_trainer
+from sebra.debiasing.method import Help, Method, TrainConfig, Trainer, every_sample, make_trainer
 from sebra.engine.networks import Network
 from sebra.engine.session import Session
 from sebra.engine.step import evaluating, predict, shuffled, weighted_draws
@@ -52,15 +51,14 @@ def upsampled(errors: Tensor, times: int) -> Tensor:
     return torch.arange(len(errors)).repeat_interleave(torch.where(errors, times, 1))
 
 
-class Jtt:
+class Jtt(Method[JttConfig]):
     """Plain training, its errors, and plain training with the errors upsampled."""
 
-    name: ClassVar[str] = "jtt"
-    needs: ClassVar[frozenset[str]] = frozenset()
-    config_class: ClassVar[type[TrainConfig]] = JttConfig
+    name = "jtt"
+    config_class = JttConfig
 
     def __init__(self, config: JttConfig) -> None:
-        self.config = config
+        super().__init__(config)
         self.errors = torch.empty(0, dtype=torch.bool)
 
     def fit(self, task: Task, help: Help, session: Session) -> Network:

@@ -10,14 +10,13 @@ factor q, which the paper's equation does not.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from sebra.debiasing.losses.gce import generalised_cross_entropy
-from sebra.debiasing.method import Help, TrainConfig, every_sample, make_trainer
+from sebra.debiasing.method import Help, Method, TrainConfig, every_sample, make_trainer
 from sebra.engine.networks import Network
 from sebra.engine.session import Session
 from sebra.engine.step import make_optimizer
@@ -64,15 +63,14 @@ def relative_difficulty(biased: Tensor, debiased: Tensor) -> Tensor:
     return biased / (biased + debiased + 1e-8)
 
 
-class Lff:
+class Lff(Method[LffConfig]):
     """Two networks side by side; the debiased one is the result."""
 
-    name: ClassVar[str] = "lff"
-    needs: ClassVar[frozenset[str]] = frozenset()
-    config_class: ClassVar[type[TrainConfig]] = LffConfig
+    name = "lff"
+    config_class = LffConfig
 
     def __init__(self, config: LffConfig) -> None:
-        self.config = config
+        super().__init__(config)
         self.weights = torch.empty(0)
 
     def fit(self, task: Task, help: Help, session: Session) -> Network:

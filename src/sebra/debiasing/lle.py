@@ -14,13 +14,12 @@ hidden words of texts.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sebra.debiasing.method import Help, TrainConfig, every_sample, make_trainer
+from sebra.debiasing.method import Help, Method, TrainConfig, every_sample, make_trainer
 from sebra.debiasing.shifts import RANDOMS, Shift, feature_shifts, image_shifts, text_shifts
 from sebra.engine.networks import Network
 from sebra.engine.session import Session
@@ -49,15 +48,11 @@ class LleConfig(TrainConfig):
         check(self, checks)
 
 
-class Lle:
+class Lle(Method[LleConfig]):
     """A network whose `head` is an `EnsembleHead`: a last layer for no shift and for each one."""
 
-    name: ClassVar[str] = "lle"
-    needs: ClassVar[frozenset[str]] = frozenset()
-    config_class: ClassVar[type[TrainConfig]] = LleConfig
-
-    def __init__(self, config: LleConfig) -> None:
-        self.config = config
+    name = "lle"
+    config_class = LleConfig
 
     def fit(self, task: Task, help: Help, session: Session) -> Network:
         cfg = self.config

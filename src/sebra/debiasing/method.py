@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Generic, TypeVar
 
 import torch
 from torch import Tensor
@@ -63,12 +64,20 @@ class TrainConfig:
         }
         check(self, checks)
 
+    @property
+    def weighs_noise(self) -> bool:
+        """Whether a ranking without estimates of wrong labels must get them first."""
+        return False
+
     def rate(self, epoch: int) -> float:
         """The learning rate of an epoch."""
         if self.schedule == "constant":
             return self.lr
         half = 0.5 * (1 + torch.cos(torch.tensor(torch.pi * epoch / self.epochs)).item())
         return self.lr * max(half, 1e-3)
+
+
+Config = TypeVar("Config", bound=TrainConfig)
 
 
 @dataclass(frozen=True)
@@ -104,14 +113,22 @@ class Help:
     heldout_groups: Tensor | None = None
 
 
-class Method(Protocol):
-    """Trains a network on a task. `needs` names what it cannot do without."""
+class Method(ABC, Generic[Config]):
+    """Trains a network on a task.
+
+    needs: what it cannot do without, of "ranking", "groups", "heldout" and "heldout_groups".
+    ranker: who ranks for it where no ranking is given. Both can depend on the settings.
+    """
 
     name: ClassVar[str]
-    needs: ClassVar[frozenset[str]]  # of "ranking", "groups", "heldout", "heldout_groups"
     config_class: ClassVar[type[TrainConfig]]
+    needs: frozenset[str] = frozenset()
+    ranker: str = "sebra"
 
-    def __init__(self, config: Any) -> None: ...
+    def __init__(self, config: Config) -> None:
+        self.config = config
+
+    @abstractmethod
     def fit(self, task: Task, help: Help, session: Session) -> Network: ...
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sebra.errors import UsageError
 
+if TYPE_CHECKING:
+    from sebra.debiasing.method import Method
+
 METHODS: dict[str, tuple[str, str]] = {
-    "sebra": ("sebra.debiasing.contrastive", "Contrastive"),
+    "sebra": ("sebra.debiasing.sebra", "Sebra"),
     "stages": ("sebra.debiasing.stages", "Stages"),
     "erm": ("sebra.debiasing.erm", "Erm"),
     "groupdro": ("sebra.debiasing.groupdro", "GroupDro"),
@@ -21,14 +24,12 @@ METHODS: dict[str, tuple[str, str]] = {
 }
 
 
-def method_class(name: str) -> Any:
-    """The method class registered under `name`; it has `config_class`.
-
-    What a method needs can depend on its configuration: read `needs` from the instance.
-    """
+def method_class(name: str) -> type[Method[Any]]:
+    """The method registered under `name`."""
     if name not in METHODS:
         raise UsageError(
             f"--method: no debiasing method {name!r}; choose from {', '.join(METHODS)}"
         )
     module, attribute = METHODS[name]
-    return getattr(import_module(module), attribute)
+    found: type[Method[Any]] = getattr(import_module(module), attribute)
+    return found

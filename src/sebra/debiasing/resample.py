@@ -7,13 +7,12 @@ least spurious samples of a class weigh as much as the many most spurious ones.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import torch.nn.functional as F
 from torch import Tensor
 
 from sebra.debiasing.grouping import bucket_groups, even_weights, needed, stage_groups
-from sebra.debiasing.method import Help, TrainConfig, make_trainer
+from sebra.debiasing.method import Help, Method, TrainConfig, make_trainer
 from sebra.engine.networks import Network
 from sebra.engine.session import Session
 from sebra.engine.step import weighted_draws
@@ -37,15 +36,15 @@ class ResampleConfig(TrainConfig):
         check(self, {"by": self.by in ("bucket", "stages"), "parts": self.parts >= 0})
 
 
-class Resample:
+class Resample(Method[ResampleConfig]):
     """Cross-entropy; every class has the same mass, and within it every bucket."""
 
-    name: ClassVar[str] = "resample"
-    needs: ClassVar[frozenset[str]] = frozenset({"ranking"})
-    config_class: ClassVar[type[TrainConfig]] = ResampleConfig
+    name = "resample"
+    needs = frozenset({"ranking"})
+    config_class = ResampleConfig
 
     def __init__(self, config: ResampleConfig) -> None:
-        self.config = config
+        super().__init__(config)
         self.ranker = "peel" if config.by == "stages" else "sebra"  # where no ranking is given
 
     def fit(self, task: Task, help: Help, session: Session) -> Network:

@@ -8,15 +8,14 @@ those that follow the same ones; anchors are drawn so that rare patterns of shor
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from sebra.debiasing.contrastive import ContrastiveConfig, fit_pairs, partners_of
-from sebra.debiasing.erm import Erm, ErmConfig
+from sebra.debiasing.erm import Erm
 from sebra.debiasing.grouping import needed
-from sebra.debiasing.method import Help, TrainConfig
+from sebra.debiasing.method import Help, Method, TrainConfig
 from sebra.engine.networks import Network
 from sebra.engine.session import Session
 from sebra.engine.step import weighted_draws
@@ -55,24 +54,21 @@ class StagesConfig(ContrastiveConfig):
             )
 
 
-class Stages:
+class Stages(Method[StagesConfig]):
     """Contrastive pairs and balanced draws over the patterns of shortcuts that samples follow."""
 
-    name: ClassVar[str] = "stages"
-    ranker: ClassVar[str] = "peel"  # taken where no ranking is given
-    needs: frozenset[str] = frozenset({"ranking"})
-    config_class: ClassVar[type[TrainConfig]] = StagesConfig
-
-    def __init__(self, config: StagesConfig) -> None:
-        self.config = config
+    name = "stages"
+    ranker = "peel"
+    needs = frozenset({"ranking"})
+    config_class = StagesConfig
 
     def fit(self, task: Task, help: Help, session: Session) -> Network:
         cfg = self.config
         guide = needed(help.guide, "a ranking (--ranking)", self.name)
         if guide.stages is None:
             session.note("the ranking found no shortcut (it has no stage columns): plain training")
-            shared = {f.name: getattr(cfg, f.name) for f in fields(ErmConfig)}
-            return Erm(ErmConfig(**shared)).fit(task, help, session)
+            shared = {f.name: getattr(cfg, f.name) for f in fields(TrainConfig)}
+            return Erm(TrainConfig(**shared)).fit(task, help, session)
         pattern = patterns(guide.stages, task.targets, cfg.least)
         level, gap = (pattern, 1) if cfg.pairs == "patterns" else (guide.bucket, cfg.rank_gap)
         partners = partners_of(task.targets, level, guide, cfg, gap, session)

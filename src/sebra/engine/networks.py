@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -16,6 +15,7 @@ from torch import Tensor, nn
 from sebra import processes
 from sebra.engine.fusing import training_copy
 from sebra.errors import UsageError
+from sebra.places import offline
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
@@ -300,7 +300,7 @@ def read_weights(file: str) -> Weights:
 
 def hub_weights(backbone: str) -> Weights | None:
     """timm's pretrained weights, or None where there are none or the hub is out of reach."""
-    if os.environ.get("SEBRA_OFFLINE") == "1":
+    if offline():
         return None
     import timm
 

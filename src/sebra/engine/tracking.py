@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sebra.errors import UsageError
+from sebra.places import offline
 
 TRACKERS = {"tensorboard": "tensorboard", "wandb": "wandb"}  # name -> the package it needs
 
@@ -35,7 +36,7 @@ def open_tracker(name: str, run_name: str, folder: Path) -> Any:
     if name == "tensorboard":
         made: Any = tracking.TensorBoardTracker(run_name, logging_dir=str(folder))
     else:
-        online = os.environ.get("WANDB_API_KEY") and os.environ.get("SEBRA_OFFLINE") != "1"
+        online = os.environ.get("WANDB_API_KEY") and not offline()
         mode = os.environ.get("WANDB_MODE") or ("online" if online else "offline")
         made = tracking.WandBTracker(run_name, dir=str(folder), mode=mode)
     if hasattr(made, "start"):  # earlier releases of Accelerate start by themselves

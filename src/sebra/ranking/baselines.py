@@ -9,8 +9,8 @@ import torch
 
 from sebra.engine.session import Session
 from sebra.engine.task import Task
-from sebra.ranking.ranking import Monitor, RankResult
-from sebra.ranking.sebra import SebraConfig, SebraRanker
+from sebra.ranking.ranking import Monitor, Ranker, RankResult
+from sebra.ranking.sebra import SebraConfig, SelfGuidedRanker
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class ErmConfig(SebraConfig):
     resolution: str = "epoch"
 
 
-class ErmRanker(SebraRanker):
+class ErmRanker(SelfGuidedRanker):
     """Bucket = first epoch in which a sample's p_y passes the threshold under plain training."""
 
     config_class = ErmConfig
@@ -33,13 +33,10 @@ class RandomConfig:
     """No settings: the seed decides."""
 
 
-class RandomRanker:
+class RandomRanker(Ranker[RandomConfig]):
     """A uniformly random order, one bucket per sample."""
 
     config_class = RandomConfig
-
-    def __init__(self, config: RandomConfig) -> None:
-        self.config = config
 
     def rank(self, task: Task, session: Session, monitor: Monitor) -> RankResult:
         order = torch.randperm(len(task), generator=task.generator()).numpy()

@@ -23,8 +23,7 @@ from sebra.engine.task import Task
 from sebra.errors import UsageError
 from sebra.loading.inputs import Inputs
 from sebra.ranking.ranking import Blind, ranks_within_classes, spuriosity_of
-from sebra.ranking.sebra import SebraConfig
-from sebra.ranking.sebra import SebraRanker as Algorithm
+from sebra.ranking.sebra import SebraConfig, SelfGuidedRanker
 from sebra.samples.table import FeatureArray
 
 if TYPE_CHECKING:
@@ -95,7 +94,7 @@ class SebraRanker(BaseEstimator):  # type: ignore[misc]
             raise ValueError("y holds one class only; a ranking needs at least 2 classes")
         session = Session()
         try:
-            ranker = Algorithm(self._config())
+            ranker = SelfGuidedRanker(self._config())
             task = self._task(X, labels.astype(np.int64))
         except UsageError as error:
             raise ValueError(str(error).replace("--set ", "").replace("--", "")) from None

@@ -28,7 +28,7 @@ from sebra.errors import UsageError, check
 from sebra.loading.augment import Augment
 from sebra.ranking.activations import Profile
 from sebra.ranking.formulas import weighted_loss
-from sebra.ranking.ranking import Array, Monitor, RankResult, ranks_within_classes
+from sebra.ranking.ranking import Array, Monitor, Ranker, RankResult, ranks_within_classes
 from sebra.ranking.sebra import batch_for
 
 _KNOWN = 0.5  # p_y above which the history counts a sample as learned
@@ -92,17 +92,17 @@ class Neuron:
     examples: tuple[int, ...]
 
 
-class NeuronsRanker:
+class NeuronsRanker(Ranker[NeuronsConfig]):
     """Ranks by the marked neurons; without `marks` the `top` most important of each class count.
 
     After `rank`, `neurons` lists class by class what a person may mark.
     """
 
     config_class = NeuronsConfig
-    penultimate = True  # its neurons are those of the last layer but one
+    sees_patches = False  # its neurons are those of the last layer but one
 
     def __init__(self, config: NeuronsConfig) -> None:
-        self.config = config
+        super().__init__(config)
         self.marks: Marks | None = None
         self.neurons: tuple[tuple[Neuron, ...], ...] = ()
 

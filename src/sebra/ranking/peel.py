@@ -31,7 +31,7 @@ from sebra.errors import check
 from sebra.ranking.balance import Flags, contrast_weights, neutral_weights
 from sebra.ranking.crossfit import HeadJudge, Judge, NetworkJudge
 from sebra.ranking.noise import SUSPECT, NoiseEstimate, estimate_noise, noise_among
-from sebra.ranking.ranking import Monitor, RankResult
+from sebra.ranking.ranking import Monitor, Ranker, RankResult
 
 Floats = npt.NDArray[np.float64]
 _EARLIER_SHARE = 0.5  # of the margins of stages before the last, in the order inside a pattern
@@ -115,13 +115,10 @@ class Stage:
         return self.consistency * self.strength
 
 
-class PeelRanker:
+class PeelRanker(Ranker[PeelConfig]):
     """Ranks by the shortcuts a sample follows, stronger ones first."""
 
     config_class: ClassVar[type[PeelConfig]] = PeelConfig
-
-    def __init__(self, config: PeelConfig) -> None:
-        self.config = config
 
     def rank(self, task: Task, session: Session, monitor: Monitor) -> RankResult:
         cfg = self.config

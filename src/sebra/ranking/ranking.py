@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from sebra.samples.table import Samples
 
 Array = npt.NDArray[Any]
+Config = TypeVar("Config")
 COLUMNS = ("id", "label", "rank", "bucket", "spuriosity")
 CHANCES = ("p", "noise")  # columns that a ranking may have, from 0 to 1
 
@@ -81,9 +83,20 @@ class Blind:
         pass
 
 
-class Ranker(Protocol):
-    """Orders the training samples of a task by spuriosity."""
+class Ranker(ABC, Generic[Config]):
+    """Orders the training samples of a task by spuriosity.
 
+    config_class: a frozen dataclass with its settings. sees_patches: whether frozen features of
+    pictures come to it as patch features, where they can be made, or as the network gives them.
+    """
+
+    config_class: ClassVar[type[Any]]
+    sees_patches: ClassVar[bool] = True
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+
+    @abstractmethod
     def rank(self, task: Task, session: Session, monitor: Monitor) -> RankResult: ...
 
 

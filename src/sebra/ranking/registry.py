@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sebra.errors import UsageError
 
+if TYPE_CHECKING:
+    from sebra.ranking.ranking import Ranker
+
 RANKERS: dict[str, tuple[str, str]] = {
-    "sebra": ("sebra.ranking.sebra", "SebraRanker"),
+    "sebra": ("sebra.ranking.sebra", "SelfGuidedRanker"),
     "peel": ("sebra.ranking.peel", "PeelRanker"),
     "erm": ("sebra.ranking.baselines", "ErmRanker"),
     "random": ("sebra.ranking.baselines", "RandomRanker"),
@@ -16,9 +19,10 @@ RANKERS: dict[str, tuple[str, str]] = {
 }
 
 
-def ranker_class(name: str, option: str = "--method") -> Any:
-    """The ranker class registered under `name`; it has `config_class`. An error names `option`."""
+def ranker_class(name: str, option: str = "--method") -> type[Ranker[Any]]:
+    """The ranker registered under `name`; an error names `option`."""
     if name not in RANKERS:
         raise UsageError(f"{option}: no ranker {name!r}; choose from {', '.join(RANKERS)}")
     module, attribute = RANKERS[name]
-    return getattr(import_module(module), attribute)
+    found: type[Ranker[Any]] = getattr(import_module(module), attribute)
+    return found

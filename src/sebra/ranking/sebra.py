@@ -23,7 +23,7 @@ from sebra.errors import check
 from sebra.loading.augment import Augment
 from sebra.ranking.formulas import is_learned, p_critical_of, upweight, weighted_loss
 from sebra.ranking.pace import Pace, Snapshot
-from sebra.ranking.ranking import Monitor, RankResult
+from sebra.ranking.ranking import Monitor, Ranker, RankResult
 
 FULL, REMAINING = "full", "remaining"  # kinds of draws
 _COLLAPSED_SHARE = 0.5  # learned; below it a note says that the ranking says little
@@ -86,20 +86,16 @@ class SebraConfig:
             object.__setattr__(self, "p_critical", p_critical_of(self.lam, self.beta))
 
 
-class SebraRanker:
+class SelfGuidedRanker(Ranker[SebraConfig]):
     """Ranks by the order in which samples are learned when learned ones are set aside."""
 
     config_class = SebraConfig
-    phase = "rank"
-
-    def __init__(self, config: SebraConfig) -> None:
-        self.config = config
 
     def rank(self, task: Task, session: Session, monitor: Monitor) -> RankResult:
         cfg = self.config
         run = _Rounds(cfg, replace(task, augment=Augment(cfg.flip, cfg.crop)), monitor)
         rounds = cfg.epochs * (4 if run.pace.adaptive else 1) * (2 if cfg.enough else 1)
-        for t in session.phase(self.phase, rounds, run.state):
+        for t in session.phase("rank", rounds, run.state):
             loss = run.round(t)
             monitor.round(t, run.network, loss, run.bucket >= 0)
             if self._done(run):

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import torch
 
 from sebra import __version__
-from sebra.debiasing.method import Guide, Help
+from sebra.debiasing.method import Guide, Help, Method
 from sebra.debiasing.model import Model, assemble
 from sebra.debiasing.registry import method_class
 from sebra.engine import networks
@@ -112,8 +112,7 @@ def debias_prepared(
         ranking = ranking.taken(prepared.split("train")[0])  # a table of its own, in this order
     if ranking is None and "ranking" in method.needs:
         ranking = _rank_first(prepared, options, method, session, meter)
-    weighs = getattr(config, "weighs_noise", False)
-    if ranking is not None and weighs and "noise" not in ranking.table:
+    if ranking is not None and config.weighs_noise and "noise" not in ranking.table:
         add_noise(ranking, prepared, session, meter)
     parts = split_training(prepared.samples, prepared.source.seed)
     if "groups" in method.needs:
@@ -154,7 +153,7 @@ def check_options(options: DebiasOptions) -> None:
     _method(options, mode="finetune")  # whichever the mode will be, the same values are valid
 
 
-def _method(options: DebiasOptions, mode: str) -> tuple[Any, Any]:
+def _method(options: DebiasOptions, mode: str) -> tuple[Method[Any], Any]:
     kind = method_class(options.method)
     config = build_config(
         kind.config_class,
@@ -167,7 +166,9 @@ def _method(options: DebiasOptions, mode: str) -> tuple[Any, Any]:
     return kind(config), config
 
 
-def _settle(prepared: Prepared, options: DebiasOptions, ranking: Ranking | None) -> tuple[Any, Any]:
+def _settle(
+    prepared: Prepared, options: DebiasOptions, ranking: Ranking | None
+) -> tuple[Method[Any], Any]:
     """The method and its configuration, checked against the data and the ranking."""
     method, config = _method(options, prepared.mode)
     _check_needs(method, prepared.samples, options)
@@ -176,7 +177,7 @@ def _settle(prepared: Prepared, options: DebiasOptions, ranking: Ranking | None)
     return method, config
 
 
-def _check_needs(method: Any, samples: Samples, options: DebiasOptions) -> None:
+def _check_needs(method: Method[Any], samples: Samples, options: DebiasOptions) -> None:
     """Says before any training what a method lacks."""
     needs = method.needs
     if options.rank_method is not None and "ranking" not in needs:
@@ -218,7 +219,7 @@ def _check_needs(method: Any, samples: Samples, options: DebiasOptions) -> None:
 def _rank_first(
     prepared: Prepared, options: DebiasOptions, method: Any, session: Session, meter: Meter
 ) -> Ranking:
-    name = str(options.rank_method or getattr(method, "ranker", "sebra"))
+    name = options.rank_method or method.ranker
     kind = ranker_class(name)
     part, _ = prepared.split("train")
     on = for_ranking(prepared, *ranking_network(options.preset, name), meter)

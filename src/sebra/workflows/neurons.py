@@ -16,6 +16,7 @@ import numpy as np
 from sebra.engine.session import Session
 from sebra.errors import UsageError
 from sebra.ranking.neurons import Marks, Neuron, NeuronsRanker
+from sebra.ranking.ranking import Ranker
 from sebra.runs.folder import RunFolder
 from sebra.samples.marks import GUARD, read_marks
 from sebra.samples.table import Samples
@@ -27,7 +28,7 @@ TEMPLATE, PAGE = "neurons.json", "neurons.html"
 MOST_PICTURES = 2000
 
 
-def give_marks(ranker: Any, option: str | None, prepared: Prepared) -> None:
+def give_marks(ranker: Ranker[Any], option: str | None, prepared: Prepared) -> None:
     """Hands what `--neurons` names to a ranker of neurons; other rankers take none."""
     if not isinstance(ranker, NeuronsRanker) or option in (None, AUTO):
         return
@@ -110,7 +111,7 @@ def _from_samples(file: str, prepared: Prepared) -> Marks:
 
 
 def write_template(
-    folder: RunFolder, ranker: Any, option: str | None, prepared: Prepared, session: Session
+    folder: RunFolder, ranker: Ranker[Any], option: str | None, prepared: Prepared, session: Session
 ) -> None:
     """Without `--neurons`: the template and its page, and what to do with them."""
     if not isinstance(ranker, NeuronsRanker) or option is not None:

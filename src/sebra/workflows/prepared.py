@@ -22,6 +22,7 @@ from sebra.errors import UsageError
 from sebra.loading.decode import load_images
 from sebra.loading.inputs import Inputs
 from sebra.loading.texts import TokenArray, Tokeniser, load_texts
+from sebra.ranking.ranking import Ranker
 from sebra.runs.meter import Meter
 from sebra.samples.table import SPLITS, Fault, FeatureArray, ImageArray, Samples, Texts
 
@@ -90,10 +91,10 @@ class Prepared:
             self._moments = moments(self.split("train")[1])
         return self._task(samples, inputs, self.build)
 
-    def rank_task(self, ranker: Any = None, name: str = "train") -> Task:
+    def rank_task(self, ranker: Ranker[Any] | None = None, name: str = "train") -> Task:
         """A split as a ranker sees it: over frozen features of pictures, their patch features."""
         samples, _ = self.split(name)
-        if name not in self._patches or getattr(ranker, "penultimate", False):
+        if name not in self._patches or (ranker is not None and not ranker.sees_patches):
             return self.task(name)
         if self._head is None:
             self._head = head_over(self._patches["train"], len(samples.classes))

@@ -12,7 +12,7 @@ from sebra import __version__
 from sebra.engine.device import load_optimisers
 from sebra.engine.session import ProgressSink, Session
 from sebra.measuring.ranks import quality_of
-from sebra.ranking.ranking import Ranking
+from sebra.ranking.ranking import Ranker, Ranking
 from sebra.ranking.registry import ranker_class
 from sebra.ranking.trust import trust_in, witness_of
 from sebra.runs.config import build_config
@@ -84,7 +84,7 @@ def rank(
     return run
 
 
-def ranker_for(options: RankOptions, mode: str) -> tuple[Any, Any]:
+def ranker_for(options: RankOptions, mode: str) -> tuple[Ranker[Any], Any]:
     """The ranker that the options name, and its configuration for this mode."""
     kind = ranker_class(options.method)
     config = build_config(
@@ -101,11 +101,11 @@ def ranker_for(options: RankOptions, mode: str) -> tuple[Any, Any]:
 def tuned(
     options: RankOptions,
     prepared: Prepared,
-    ranker: Any,
+    ranker: Ranker[Any],
     config: Any,
     session: Session,
     meter: Meter,
-) -> tuple[Any, Any, list[dict[str, Any]]]:
+) -> tuple[Ranker[Any], Any, list[dict[str, Any]]]:
     """The ranker with the settings that `--tune` finds, and its trials; as it is without it."""
     if options.tune_seconds is None:
         return ranker, config, []
@@ -117,7 +117,9 @@ def tuned(
     return type(ranker)(config), config, trials
 
 
-def rank_prepared(prepared: Prepared, ranker: Any, session: Session, meter: Meter) -> RankRun:
+def rank_prepared(
+    prepared: Prepared, ranker: Ranker[Any], session: Session, meter: Meter
+) -> RankRun:
     """Ranks the training split of a prepared data set."""
     task = prepared.rank_task(ranker)
     history = history_of(prepared.samples, lambda name: prepared.rank_task(ranker, name))

@@ -20,7 +20,7 @@ import torch
 from sebra.engine.session import Session
 from sebra.engine.task import Task
 from sebra.errors import NumericalError, UsageError
-from sebra.ranking.ranking import Blind, ranks_within_classes
+from sebra.ranking.ranking import Blind, Ranker, ranks_within_classes
 from sebra.ranking.trust import Witness, trust_in, witness_of
 
 SECONDS = 120.0
@@ -107,7 +107,9 @@ def tune(
 
 
 class _Search:
-    def __init__(self, task: Task, kind: Any, seconds: float, session: Session) -> None:
+    def __init__(
+        self, task: Task, kind: type[Ranker[Any]], seconds: float, session: Session
+    ) -> None:
         self.task, self.kind, self.session = task, kind, session
         self.labels = task.targets.cpu().numpy().astype(np.int64)
         self.ends = time.monotonic() + seconds

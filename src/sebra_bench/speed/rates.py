@@ -12,8 +12,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sebra.debiasing.contrastive import Contrastive, ContrastiveConfig
+from sebra.debiasing.contrastive import ContrastiveConfig
 from sebra.debiasing.method import Guide, Help
+from sebra.debiasing.sebra import Sebra
 from sebra.debiasing.selection import Selector
 from sebra.engine.networks import Network
 from sebra.engine.session import Session
@@ -211,5 +212,5 @@ def _epoch_seconds(task: Task, config: ContrastiveConfig, bucket: Tensor) -> flo
 
     spuriosity = torch.zeros(len(task), device=task.device)
     guide = Guide(rank=bucket, bucket=bucket, spuriosity=spuriosity)
-    Contrastive(config).fit(task, Help(Selector(note_time, "none"), guide), Session())
+    Sebra(config).fit(task, Help(Selector(note_time, "none"), guide), Session())
     return float(np.median(np.diff(ends)))

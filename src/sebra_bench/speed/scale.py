@@ -21,7 +21,7 @@ from sebra.loading.augment import Augment
 from sebra.loading.inputs import Inputs
 from sebra.ranking.formulas import weighted_loss
 from sebra.ranking.ranking import Blind, ranks_within_classes
-from sebra.ranking.sebra import SebraConfig, SebraRanker
+from sebra.ranking.sebra import SebraConfig, SelfGuidedRanker
 from sebra.runs.config import build_config
 from sebra.samples.table import FeatureArray, ImageArray
 from sebra_bench.speed.rates import Bench, Line
@@ -98,7 +98,7 @@ def rank_features(
     rows = torch.arange(len(values), device=device)
     targets = torch.from_numpy(labels).to(device)
     task = Task(inputs, rows, targets, classes, build, device, seed=0)
-    result = SebraRanker(config).rank(task, Session(), Blind())
+    result = SelfGuidedRanker(config).rank(task, Session(), Blind())
     ranks_within_classes(result.bucket, result.score, labels)
     return time.perf_counter() - start, int(result.details["rounds"])
 

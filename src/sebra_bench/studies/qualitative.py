@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sebra.errors import UsageError
+from sebra.ranking.neurons import NeuronsRanker
 from sebra.ranking.ranking import Blind
 from sebra.ranking.registry import ranker_class
 from sebra.samples.table import ImageArray, Samples, alignment
@@ -96,7 +97,7 @@ def _neurons(bench: Workbench, spec: Spec) -> Row:
     if found is not None:
         return found
     prepared = bench.to_rank(0)
-    ranker = ranker_class(spec.name)(bench.ranker_config(spec))
+    ranker = NeuronsRanker(bench.ranker_config(spec))
     with bench.running("neurons seed 0") as (session, meter), meter.phase("rank"):
         ranker.rank(prepared.task("train"), session, Blind())
     part = prepared.split("train")[0]
