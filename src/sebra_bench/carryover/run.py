@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +17,6 @@ from sebra.engine.passes import evaluating, predict
 from sebra.engine.session import ProgressSink, Session, Silent
 from sebra.errors import SebraError
 from sebra.measuring.groups import score
-from sebra.runs.folder import clean
 from sebra.runs.meter import Meter
 from sebra.workflows.debias import DebiasOptions, DebiasRun, debias_prepared
 from sebra.workflows.prepare import prepare
@@ -35,10 +33,9 @@ from sebra_bench.carryover.references import (
 from sebra_bench.carryover.sets import ORDINARY, BenchSet, weights_file
 from sebra_bench.facts import facts
 from sebra_bench.plan import parse_specs
+from sebra_bench.rows import ROWS, Row, Rows, read_rows
 
-ROWS = "rows.jsonl"
 PLAIN = "erm"
-Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -64,17 +61,13 @@ class CarryOptions:
         return [(m, s) for m in wanted for s in (seeds if m not in REFERENCES or not once else [0])]
 
 
-class Rows:
-    """The lines of a file; of two with one key the later one counts."""
+class _Kept:
+    """The rows of a file; of two of the same run the later one counts."""
 
     def __init__(self, file: Path) -> None:
-        self.file = file
-        self.found: dict[tuple[str, str, int, str], Row] = {}
-        if file.is_file():
-            for line in file.read_text(encoding="utf-8").splitlines():
-                if line.strip():
-                    row = json.loads(line)
-                    self.found[_key(row)] = row
+        self._file = Rows(file)
+        rows = read_rows(file) if file.is_file() else []
+        self.found = {_key(row): row for row in rows}
 
     def has(self, data: str, method: str, seed: int, mode: str) -> bool:
         """Whether the run is there; one that failed is to be tried again."""
@@ -82,10 +75,7 @@ class Rows:
         return row is not None and "error" not in row
 
     def add(self, row: Row) -> None:
-        self.found[_key(row)] = row
-        self.file.parent.mkdir(parents=True, exist_ok=True)
-        with self.file.open("a", encoding="utf-8") as out:
-            out.write(json.dumps(clean(row), allow_nan=False) + "\n")
+        self.found[_key(row)] = self._file.add(row)
 
 
 def _key(row: Row) -> tuple[str, str, int, str]:
@@ -99,7 +89,7 @@ def carryover(
     progress: ProgressSink | None = None,
 ) -> list[Row]:
     """The rows of all runs: those that are in the folder, and the others after running them."""
-    rows = Rows(folder / ROWS)
+    rows = _Kept(folder / ROWS)
     shown: ProgressSink = progress or Silent()
     for chosen in sets:
         _run_set(chosen, options, rows, shown)
@@ -107,7 +97,7 @@ def carryover(
     return [row for row in rows.found.values() if row["data"] in names]
 
 
-def _run_set(chosen: BenchSet, options: CarryOptions, rows: Rows, progress: ProgressSink) -> None:
+def _run_set(chosen: BenchSet, options: CarryOptions, rows: _Kept, progress: ProgressSink) -> None:
     def missing(groups: bool) -> list[tuple[str, int]]:
         asked = options.runs(chosen, groups)
         return [run for run in asked if not rows.has(chosen.name, *run, options.mode)]

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from sebra_bench.carryover.references import TRUE_GROUPS
-from sebra_bench.carryover.run import PLAIN, Row
+from sebra_bench.carryover.run import PLAIN
 from sebra_bench.carryover.sets import BIASED, ORDINARY, PLANTED, REPORT, SETTINGS
+from sebra_bench.rows import Row
 
 BUDGET = 3.0 + 1.0  # points of I.D. accuracy that may be lost, and a point of chance
 LEAST_TO_RECOVER = 2.0  # points: where true groups gain less, their share would be noise

@@ -114,6 +114,8 @@ def carryover(
     emit({"summary": figures, "sets": [asdict(x) for x in lines]}, as_json)
     if not as_json:
         _show(lines, figures)
+        commits = sorted({str(row.get("commit", row["version"])) for row in rows})
+        line(f"rows: {out}, of {', '.join(commits)}")
 
 
 def _show(lines: list[Any], figures: list[dict[str, Any]]) -> None:

@@ -15,7 +15,7 @@ from sebra_bench.carryover import run as running
 from sebra_bench.carryover import sets
 from sebra_bench.carryover.figures import calibration_error, finding, id_weights
 from sebra_bench.carryover.planting import CONSTANT, Plan, plant
-from sebra_bench.carryover.run import PLAIN, ROWS, CarryOptions, carryover
+from sebra_bench.carryover.run import PLAIN, CarryOptions, carryover
 from sebra_bench.carryover.schemes import Scheme
 from sebra_bench.carryover.sets import (
     BIASED,
@@ -28,6 +28,7 @@ from sebra_bench.carryover.sets import (
     choose_sets,
 )
 from sebra_bench.carryover.summary import lines_of, summary
+from sebra_bench.rows import ROWS
 
 OPTIONS = CarryOptions(("stages", "logistic"), seeds=1, device="cpu")
 
