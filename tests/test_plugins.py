@@ -19,19 +19,18 @@ def test_a_checkout_that_is_not_installed_has_its_plugins(checkout):
     checkout.write_text(
         '[project]\nname = "sebra"\n[project.entry-points."sebra.things"]\nroot = "math:sqrt"\n'
     )
-    (found,) = plugins.plugins("sebra.things")
-    assert found(9) == 3
+    assert plugins.plugins("sebra.things")["root"].load()(9) == 3
 
 
 def test_the_project_around_an_installed_package_is_not_its_checkout(checkout):
     checkout.write_text(
         '[project]\nname = "other"\n[project.entry-points."sebra.things"]\nroot = "math:sqrt"\n'
     )
-    assert plugins.plugins("sebra.things") == []
+    assert plugins.plugins("sebra.things") == {}
 
 
 def test_an_installed_package_has_no_checkout(checkout):
-    assert plugins.plugins("sebra.things") == []
+    assert plugins.plugins("sebra.things") == {}
 
 
 def test_commands_of_plugins_are_in_the_help(call_cli):

@@ -1,38 +1,52 @@
-"""What other packages add: functions that they name under an entry-point group of this one.
+"""What other packages add: things that they name under an entry-point group of this one.
 
 `sebra.commands` holds functions `register(app)`, which add commands to the command line;
+`sebra.methods` and `sebra.rankers` hold classes, by the name that `--method` takes;
 `sebra.evaluations` holds functions `wanted(data)`, which return what to measure beside DATA's test
 split (`measure(model, samples, split, scores)`), or None.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
+from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
 
 COMMANDS, EVALUATIONS = "sebra.commands", "sebra.evaluations"
+METHODS, RANKERS = "sebra.methods", "sebra.rankers"
 _SOURCE_TREE = Path(__file__).resolve().parents[2] / "pyproject.toml"
 
 
-def plugins(group: str) -> list[Callable[..., Any]]:
-    """The functions of a group, imported now."""
-    found = {entry.name: entry for entry in entry_points(group=group)}
-    found |= {entry.name: entry for entry in _of_source_tree(group)}
-    return [found[name].load() for name in sorted(found)]
+def plugins(group: str, own: Mapping[str, str] | None = None) -> dict[str, EntryPoint]:
+    """What a group holds, by name, after what the product itself has (`own`); none is imported."""
+    found = {name: EntryPoint(name, value, group) for name, value in (own or {}).items()}
+    found |= {e.name: e for e in sorted(_installed().select(group=group), key=lambda e: e.name)}
+    return found | _of_source_tree(_SOURCE_TREE, group)
 
 
-def _of_source_tree(group: str) -> list[EntryPoint]:
+@cache
+def _installed() -> Any:
+    return entry_points()  # of all packages: to look for one group takes as long as for all
+
+
+@cache
+def _of_source_tree(file: Path, group: str) -> dict[str, EntryPoint]:
     """Those of a checkout that is not installed, or was when it had others."""
-    if not _SOURCE_TREE.is_file():
-        return []
+    project = _project(file)
+    named = project.get("entry-points", {}).get(group, {})
+    return {name: EntryPoint(name, value, group) for name, value in named.items()}
+
+
+@cache
+def _project(file: Path) -> dict[str, Any]:
     try:
         import tomllib
     except ImportError:  # Python 3.10
         import tomli as tomllib  # type: ignore[no-redef]
-    project = tomllib.loads(_SOURCE_TREE.read_text(encoding="utf-8")).get("project", {})
-    if project.get("name") != __package__:
-        return []
-    named = project.get("entry-points", {}).get(group, {})
-    return [EntryPoint(name, value, group) for name, value in named.items()]
+    try:
+        project: dict[str, Any] = tomllib.loads(file.read_text(encoding="utf-8"))["project"]
+    except (OSError, KeyError, ValueError):
+        return {}
+    return project if project.get("name") == __package__ else {}

@@ -10,9 +10,9 @@ import torch
 
 from debiasing.toys import _labels, _toy, accuracy, fit
 from sebra.debiasing.registry import METHODS, method_class
-from sebra.debiasing.shifts import RANDOMS, text_shifts
 from sebra.engine.networks import NetworkSpec, build
 from sebra.loading.texts import TokenArray
+from sebra_bench.baselines.shifts import RANDOMS, text_shifts
 
 pytest.importorskip("transformers", reason="needs the extra text")
 LENGTH, WORDS = 8, 12

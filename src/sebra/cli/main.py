@@ -46,8 +46,8 @@ def common(
 
 for module in (rank, debias, evaluate, predict, show, data):
     module.register(app)
-for register in plugins(COMMANDS):
-    register(app)
+for plugin in plugins(COMMANDS).values():
+    plugin.load()(app)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -19,6 +19,7 @@ class Erm(Method[TrainConfig]):
 
     name = "erm"
     config_class = TrainConfig
+    in_processes = True
 
     def fit(self, task: Task, help: Help, session: Session) -> Network:
         cfg = self.config

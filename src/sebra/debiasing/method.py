@@ -118,12 +118,14 @@ class Method(ABC, Generic[Config]):
 
     needs: what it cannot do without, of "ranking", "groups", "heldout" and "heldout_groups".
     ranker: who ranks for it where no ranking is given. Both can depend on the settings.
+    in_processes: whether several processes can train one model together.
     """
 
     name: ClassVar[str]
     config_class: ClassVar[type[TrainConfig]]
     needs: frozenset[str] = frozenset()
     ranker: str = "sebra"
+    in_processes: ClassVar[bool] = False
 
     def __init__(self, config: Config) -> None:
         self.config = config

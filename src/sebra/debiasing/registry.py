@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from sebra.errors import UsageError
+from sebra.plugins import METHODS as GROUP
+from sebra.plugins import plugins
 
 if TYPE_CHECKING:
     from sebra.debiasing.method import Method
 
-METHODS: dict[str, tuple[str, str]] = {
-    "sebra": ("sebra.debiasing.sebra", "Sebra"),
-    "stages": ("sebra.debiasing.stages", "Stages"),
-    "erm": ("sebra.debiasing.erm", "Erm"),
-    "groupdro": ("sebra.debiasing.groupdro", "GroupDro"),
-    "lff": ("sebra.debiasing.lff", "Lff"),
-    "jtt": ("sebra.debiasing.jtt", "Jtt"),
-    "debian": ("sebra.debiasing.debian", "Debian"),
-    "dfr": ("sebra.debiasing.dfr", "Dfr"),
-    "lle": ("sebra.debiasing.lle", "Lle"),
-    "resample": ("sebra.debiasing.resample", "Resample"),
-}
+METHODS = plugins(
+    GROUP,
+    {
+        "sebra": "sebra.debiasing.sebra:Sebra",
+        "stages": "sebra.debiasing.stages:Stages",
+        "erm": "sebra.debiasing.erm:Erm",
+        "resample": "sebra.debiasing.resample:Resample",
+    },
+)
 
 
 def method_class(name: str) -> type[Method[Any]]:
@@ -30,6 +28,5 @@ def method_class(name: str) -> type[Method[Any]]:
         raise UsageError(
             f"--method: no debiasing method {name!r}; choose from {', '.join(METHODS)}"
         )
-    module, attribute = METHODS[name]
-    found: type[Method[Any]] = getattr(import_module(module), attribute)
+    found: type[Method[Any]] = METHODS[name].load()
     return found

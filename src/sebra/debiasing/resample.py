@@ -42,6 +42,7 @@ class Resample(Method[ResampleConfig]):
     name = "resample"
     needs = frozenset({"ranking"})
     config_class = ResampleConfig
+    in_processes = True
 
     def __init__(self, config: ResampleConfig) -> None:
         super().__init__(config)

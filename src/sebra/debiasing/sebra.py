@@ -16,6 +16,7 @@ class Sebra(Method[ContrastiveConfig]):
     name = "sebra"
     needs = frozenset({"ranking"})
     config_class = ContrastiveConfig
+    in_processes = True
 
     def fit(self, task: Task, help: Help, session: Session) -> Network:
         guide = needed(help.guide, "a ranking (--ranking)", self.name)

@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from sebra.errors import UsageError
+from sebra.plugins import RANKERS as GROUP
+from sebra.plugins import plugins
 
 if TYPE_CHECKING:
     from sebra.ranking.ranking import Ranker
 
-RANKERS: dict[str, tuple[str, str]] = {
-    "sebra": ("sebra.ranking.sebra", "SelfGuidedRanker"),
-    "peel": ("sebra.ranking.peel", "PeelRanker"),
-    "erm": ("sebra.ranking.baselines", "ErmRanker"),
-    "random": ("sebra.ranking.baselines", "RandomRanker"),
-    "neurons": ("sebra.ranking.neurons", "NeuronsRanker"),
-}
+RANKERS = plugins(
+    GROUP,
+    {
+        "sebra": "sebra.ranking.sebra:SelfGuidedRanker",
+        "peel": "sebra.ranking.peel:PeelRanker",
+        "erm": "sebra.ranking.baselines:ErmRanker",
+        "random": "sebra.ranking.baselines:RandomRanker",
+        "neurons": "sebra.ranking.neurons:NeuronsRanker",
+    },
+)
 
 
 def ranker_class(name: str, option: str = "--method") -> type[Ranker[Any]]:
     """The ranker registered under `name`; an error names `option`."""
     if name not in RANKERS:
         raise UsageError(f"{option}: no ranker {name!r}; choose from {', '.join(RANKERS)}")
-    module, attribute = RANKERS[name]
-    found: type[Ranker[Any]] = getattr(import_module(module), attribute)
+    found: type[Ranker[Any]] = RANKERS[name].load()
     return found

@@ -37,7 +37,6 @@ from sebra.workflows.suspects import add_noise
 from sebra.workflows.validation import Parts, make_selector, split_training
 
 LAST_EPOCHS = 5
-SHARED_METHODS = ("erm", "jtt", "resample", "sebra")  # several processes can train them together
 
 
 @dataclass(frozen=True)
@@ -148,7 +147,7 @@ def check_options(options: DebiasOptions) -> None:
         if options.ranking is not None:
             raise UsageError("--ranking, --rank-method: contradict each other; give one of them")
         ranker_class(options.rank_method, "--rank-method")
-    if options.method not in SHARED_METHODS:
+    if not method_class(options.method).in_processes:
         require_one(f"--method {options.method}")
     _method(options, mode="finetune")  # whichever the mode will be, the same values are valid
 

@@ -53,12 +53,12 @@ def evaluate_run(
     out: dict[str, Any] = {"version": __version__, "data": data, "run": str(folder.path)}
     if folder.has(WEIGHTS):
         samples = _as_trained(open_samples(data, attributes), folder, data)
-        beside = [found for wanted in plugins(EVALUATIONS) if (found := wanted(data)) is not None]
+        asked = [plugin.load()(data) for plugin in plugins(EVALUATIONS).values()]
         model = Model.load(folder.path, device)
         with meter.phase("evaluate"):
             split, found = evaluate_model(model, samples, min_group)
         out["evaluation"] = {"split": split, **found.to_dict()}
-        for measure_beside in beside:
+        for measure_beside in filter(None, asked):
             with meter.phase("companions"):
                 out["evaluation"] |= measure_beside(model, samples, split, found)
     elif folder.has(RANKING):

@@ -16,7 +16,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sebra.debiasing.losses.violation import conflict_weights, discovery_loss
 from sebra.debiasing.method import Help, Method, TrainConfig, every_sample, make_trainer
 from sebra.engine.networks import Network
 from sebra.engine.session import Session
@@ -24,6 +23,7 @@ from sebra.engine.step import TrainStep, make_optimizer
 from sebra.engine.task import Task
 from sebra.errors import check
 from sebra.loading.augment import Augment
+from sebra_bench.baselines.losses.violation import conflict_weights, discovery_loss
 
 
 @dataclass(frozen=True)

@@ -56,6 +56,7 @@ class Jtt(Method[JttConfig]):
 
     name = "jtt"
     config_class = JttConfig
+    in_processes = True
 
     def __init__(self, config: JttConfig) -> None:
         super().__init__(config)

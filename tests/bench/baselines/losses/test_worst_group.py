@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from sebra.debiasing.losses.worst_group import chase_worst, group_losses
+from sebra_bench.baselines.losses.worst_group import chase_worst, group_losses
 
 
 def test_group_losses_equal_a_loop():

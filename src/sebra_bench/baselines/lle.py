@@ -20,12 +20,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sebra.debiasing.method import Help, Method, TrainConfig, every_sample, make_trainer
-from sebra.debiasing.shifts import RANDOMS, Shift, feature_shifts, image_shifts, text_shifts
 from sebra.engine.networks import Network
 from sebra.engine.session import Session
 from sebra.engine.task import Task
 from sebra.errors import check
 from sebra.loading.augment import Augment
+from sebra_bench.baselines.shifts import RANDOMS, Shift, feature_shifts, image_shifts, text_shifts
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from debiasing.toys import SETTINGS, accuracy, features, fit, images
-from sebra.debiasing import dfr as module
-from sebra.debiasing.dfr import Dfr, balanced_subset, choose_strength, least_spurious
 from sebra.debiasing.erm import Erm
 from sebra.errors import UsageError
+from sebra_bench.baselines import dfr as module
+from sebra_bench.baselines.dfr import Dfr, balanced_subset, choose_strength, least_spurious
 
 
 def test_subsets_are_exactly_balanced_and_random():

@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from sebra.debiasing.losses.gce import generalised_cross_entropy
+from sebra_bench.baselines.losses.gce import generalised_cross_entropy
 
 
 @pytest.mark.parametrize("q", [0.1, 0.7, 1.0])

@@ -5,9 +5,9 @@ import torch
 
 from debiasing.toys import SETTINGS, accuracy, features, fit
 from sebra.debiasing.erm import Erm
-from sebra.debiasing.groupdro import GroupDro
 from sebra.debiasing.method import Trainer
 from sebra.errors import UsageError
+from sebra_bench.baselines.groupdro import GroupDro
 
 
 @pytest.fixture

@@ -15,7 +15,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sebra.debiasing.losses.gce import generalised_cross_entropy
 from sebra.debiasing.method import Help, Method, TrainConfig, every_sample, make_trainer
 from sebra.engine.networks import Network
 from sebra.engine.session import Session
@@ -23,6 +22,7 @@ from sebra.engine.step import make_optimizer
 from sebra.engine.task import Task
 from sebra.errors import check
 from sebra.loading.augment import Augment
+from sebra_bench.baselines.losses.gce import generalised_cross_entropy
 
 
 @dataclass(frozen=True)

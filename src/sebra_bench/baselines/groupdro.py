@@ -18,7 +18,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sebra.debiasing.grouping import bucket_groups, needed, within_class
-from sebra.debiasing.losses.worst_group import chase_worst, group_losses
 from sebra.debiasing.method import (
     Help,
     Method,
@@ -33,6 +32,7 @@ from sebra.engine.step import weighted_draws
 from sebra.engine.task import Task
 from sebra.errors import check
 from sebra.loading.augment import Augment
+from sebra_bench.baselines.losses.worst_group import chase_worst, group_losses
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,9 @@ from __future__ import annotations
 import torch
 
 from debiasing.toys import SETTINGS, features, fit, images
-from sebra.debiasing import debian as module
-from sebra.debiasing.debian import Debian, discoverer_network
 from sebra.engine.step import TrainStep
+from sebra_bench.baselines import debian as module
+from sebra_bench.baselines.debian import Debian, discoverer_network
 
 DEBIAN = {**SETTINGS["features"], "epochs": 6}
 

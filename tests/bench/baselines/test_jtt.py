@@ -6,8 +6,8 @@ import torch
 from debiasing.toys import SETTINGS, accuracy, features, fit
 from sebra.debiasing import method as module
 from sebra.debiasing.erm import Erm
-from sebra.debiasing.jtt import Jtt, upsampled
 from sebra.engine.session import Session, Silent
+from sebra_bench.baselines.jtt import Jtt, upsampled
 
 JTT = {**SETTINGS["features"], "lr": 0.02, "epochs": 3, "identify_epochs": 2, "upsample": 7}
 

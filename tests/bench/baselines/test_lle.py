@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from debiasing.toys import SETTINGS, features, fit, images
-from sebra.debiasing import lle as module
-from sebra.debiasing.lle import Lle, domains_of, shifted
 from sebra.engine.networks import EnsembleHead, NetworkSpec, build
+from sebra_bench.baselines import lle as module
+from sebra_bench.baselines.lle import Lle, domains_of, shifted
 
 KINDS = {"features": (features, 4), "images": (images, 5)}
 

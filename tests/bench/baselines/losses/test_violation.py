@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from sebra.debiasing.losses.violation import conflict_weights, discovery_loss
+from sebra_bench.baselines.losses.violation import conflict_weights, discovery_loss
 
 EPS = 1e-6
 

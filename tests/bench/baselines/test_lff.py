@@ -5,7 +5,7 @@ import torch
 
 from debiasing.toys import SETTINGS, accuracy, features, fit
 from sebra.debiasing.erm import Erm
-from sebra.debiasing.lff import Lff, RunningLoss, relative_difficulty
+from sebra_bench.baselines.lff import Lff, RunningLoss, relative_difficulty
 
 
 def test_running_loss_equals_a_loop():

@@ -1,0 +1,1 @@
+"""Published methods to compare with, as plug-ins of `sebra debias --method`."""
