@@ -6,7 +6,7 @@ PIP_INSTALL := $(BIN)/python -m pip install --no-compile -c constraints.txt
 # What every command imports; pip would compile all packages, one after the other. Some files of
 # these packages are templates that no Python can compile.
 COMPILED := torch torchvision timm sympy numpy pandas pyarrow scipy sklearn safetensors accelerate \
-	huggingface_hub pydantic typer click rich jinja2 plotly PIL matplotlib
+	huggingface_hub pydantic typer click rich jinja2 plotly PIL matplotlib openvino
 COMPILE = cd $$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))') \
 	&& { $(abspath $(BIN))/python -m compileall -qq -j 0 $(COMPILED) || true; }
 RUNTIME := $(VENV)/.runtime-ready
@@ -82,12 +82,12 @@ $(RUNTIME): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' \
 		|| { echo "Sebra needs Python 3.10 or newer; name one with: make PYTHON=python3.12"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(PIP_INSTALL) -e .
+	$(PIP_INSTALL) -e '.[cpu]'
 	@$(COMPILE)
 	@touch $@
 
 $(READY): $(RUNTIME)
-	$(PIP_INSTALL) -e '.[text,hub,export,track,dev]'
+	$(PIP_INSTALL) -e '.[cpu,text,hub,export,track,dev]'
 	@touch $@
 
 # Tried once: without a browser the page tests are skipped, not failed.

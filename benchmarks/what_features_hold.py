@@ -23,7 +23,7 @@ from sklearn.metrics import roc_auc_score
 
 import sebra
 from sebra.engine import networks
-from sebra.engine.patches import Directions, tap_of
+from sebra.engine.patches import Directions, View
 from sebra.engine.session import Session
 from sebra.runs.meter import Meter
 from sebra.samples.table import SPLITS, Samples
@@ -40,10 +40,11 @@ def views(prepared: Prepared) -> tuple[dict[str, Any], np.ndarray[Any, Any]]:
     z, cells, rows = [], [], []
     for name in SPLITS:
         task = prepared.task(name)
-        tap = tap_of(network, task.inputs)
-        assert tap is not None, "this backbone has no map to tap"
+        view = View(network)
+        view.look(task.inputs.batch(task.rows[:1]))
+        assert view.has_cells, "this backbone has no map to look at"
         for part in torch.split(task.rows, BATCH):
-            found = tap(task.inputs.batch(part))
+            found = view.parts(view(task.inputs.batch(part)))
             z.append(found[0])
             cells.append(found[1])
         rows.append(prepared.samples.rows(name))

@@ -9,38 +9,40 @@ import torch
 from ranking.toys import images
 from sebra.engine import features
 from sebra.engine.features import extract_features, moments
-from sebra.engine.networks import Weights
+from sebra.engine.networks import NetworkSpec, Weights, build
 from sebra.loading.inputs import Inputs
 from sebra.samples.table import FeatureArray
+
+SPEC = NetworkSpec("small", (3, 12, 12), 2)
 
 
 def test_features_are_the_embedding_and_come_from_the_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("SEBRA_CACHE", str(tmp_path))
     task = images(n=9)
-    network = task.network()
+    network = build(SPEC, 0)
     told = []
-    found = extract_features(network, None, task.inputs, "k", lambda *a: told.append(a))
+    found = extract_features(SPEC, None, task.inputs, "k", lambda *a: told.append(a))
     with torch.no_grad():
         expected = network.eval().embed(task.inputs.batch(torch.arange(9)))
     np.testing.assert_allclose(
         np.asarray(found.pooled.values, np.float32), expected.numpy(), atol=2e-3, rtol=2e-3
     )
     assert told == [(9, 9)]
-    monkeypatch.setattr(features, "_fill", lambda *a: pytest.fail("computed again"))
-    again = extract_features(network, None, task.inputs, "k")
+    monkeypatch.setattr(features.networks, "build", lambda *a: pytest.fail("built again"))
+    again = extract_features(SPEC, None, task.inputs, "k")
     np.testing.assert_array_equal(again.pooled.values, found.pooled.values)
 
 
 def test_other_images_or_weights_are_not_taken_from_the_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("SEBRA_CACHE", str(tmp_path))
-    inputs, network = images(n=4).inputs, images().network()
+    inputs = images(n=4).inputs
     seen = []
     fill = features._fill
-    monkeypatch.setattr(features, "_fill", lambda *a: seen.append(1) or fill(*a))
-    weights = Weights("w", "digest", network.body.state_dict())
-    extract_features(network, None, inputs, "a")
-    extract_features(network, None, inputs, "b")
-    extract_features(network, weights, inputs, "a")
+    monkeypatch.setattr(features, "_fill", lambda *a, **k: seen.append(1) or fill(*a, **k))
+    weights = Weights("w", "digest", build(SPEC, 0).body.state_dict())
+    extract_features(SPEC, None, inputs, "a")
+    extract_features(SPEC, None, inputs, "b")
+    extract_features(SPEC, weights, inputs, "a")
     assert len(seen) == 3
 
 

@@ -28,19 +28,30 @@ def network(name: str):
     return made.eval()
 
 
-@pytest.mark.parametrize("fused", [False, True], ids=["plain", "joint"])
 @pytest.mark.parametrize(
     "name", ["small", "random", "resnet18", "resnet26", "mobilenetv3_small_050"]
 )
-def test_it_computes_what_the_body_computes(name, fused):
+def test_it_computes_what_the_body_computes(name):
     made = network(name)
     folded = Folded(made.body, made.shift, made.scale)
     folded.refresh()
-    folded.fuse(fused)
     with torch.no_grad():
         torch.testing.assert_close(
             folded(raw_images()), made.embed(raw_images()), atol=2e-4, rtol=1e-3
         )
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
+@pytest.mark.parametrize("name", ["resnet18", "resnet26"])
+def test_joint_kernels_of_a_gpu_compute_the_same(name):
+    made = network(name).cuda()
+    folded = folded_copy(made.body, made.shift, made.scale, raw_images().cuda())
+    assert folded is not None
+    assert all(conv.fused for conv in folded.convs)
+    with torch.no_grad():
+        found, expected = folded(raw_images().cuda()).float(), made.embed(raw_images().cuda())
+    assert float((found - expected).norm()) < 0.05 * float(expected.norm())
 
 
 def test_batch_norms_and_sums_disappear_into_the_convolutions():

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from sebra.engine import features, networks
 from sebra.engine.features import extract_features
 from sebra.engine.networks import NetworkSpec
-from sebra.engine.patches import CHANNELS, Basis, Directions, probe_of, tap_of, width_of
+from sebra.engine.patches import CHANNELS, Basis, Directions, View
 from sebra.loading.inputs import Inputs
 from sebra.samples.table import ImageArray
 
@@ -22,17 +22,23 @@ def pictures(n: int, side: int = 96, seed: int = 0) -> Inputs:
     return Inputs(ImageArray(pixels, np.arange(n)), CPU)
 
 
-def network(name: str, side: int = 96):
-    return networks.build(NetworkSpec(name, (3, side, side), 2), 0).eval()
+def spec(name: str, side: int = 96) -> NetworkSpec:
+    return NetworkSpec(name, (3, side, side), 2)
+
+
+def view(name: str, inputs: Inputs) -> View:
+    made = View(networks.build(spec(name, inputs.shape[0]), 0)).eval()
+    made.look(inputs.batch(torch.arange(1)))
+    return made
 
 
 @pytest.mark.parametrize("name", ["resnet18", "resnet50", "convnext_atto"])
 def test_the_cells_are_means_of_the_map_before_the_last_halving(name):
-    inputs, made = pictures(3), network(name)
-    tap = tap_of(made, inputs)
-    x = inputs.batch(torch.arange(3))
+    inputs = pictures(3)
+    seen = view(name, inputs)
+    made, x = seen.network, inputs.batch(torch.arange(3))
     with torch.no_grad():
-        z, cells = tap(x)
+        z, cells = seen.parts(seen(x))
         scaled = (x.float() - made.shift) * made.scale
         middle = made.body.forward_intermediates(scaled, indices=[-2], intermediates_only=True)
     expected = F.adaptive_avg_pool2d(middle[0], 5)
@@ -43,12 +49,19 @@ def test_the_cells_are_means_of_the_map_before_the_last_halving(name):
 @pytest.mark.parametrize("name", ["small", "random", "vit_tiny_patch16_224"])
 def test_a_network_without_such_a_map_has_no_cells(name):
     side = 224 if name.startswith("vit") else 32
-    assert tap_of(network(name, side), pictures(2, side)) is None
+    seen = view(name, pictures(2, side))
+    assert not seen.has_cells
+    assert seen.width_after(None, 100) == 0
+    with torch.no_grad():
+        (z,) = seen.parts(seen(pictures(2, side).batch(torch.arange(2))))
+    assert z.shape == (2, seen.network.width)
 
 
 def test_a_picture_of_a_few_cells_has_that_many():
     inputs = pictures(4, side=48)
-    _, cells = tap_of(network("resnet18", 48), inputs)(inputs.batch(torch.arange(4)))
+    seen = view("resnet18", inputs)
+    with torch.no_grad():
+        _, cells = seen.parts(seen(inputs.batch(torch.arange(4))))
     assert cells.shape == (4, 256, 3, 3)
 
 
@@ -71,8 +84,7 @@ def test_little_data_gives_fewer_directions_and_constant_features_no_infinity():
 
 
 def test_a_basis_survives_being_text():
-    inputs = pictures(8)
-    basis = probe_of(tap_of(network("resnet18"), inputs), inputs, 4).basis()
+    basis = Basis.of(torch.randn(8, 512), torch.randn(8, 256, 5, 5))
     again = Basis.from_text(basis.to_text())
     z, cells = torch.randn(2, 512), torch.randn(2, 256, 5, 5)
     assert torch.equal(again(z, cells), basis(z, cells))
@@ -82,14 +94,16 @@ def test_a_basis_survives_being_text():
 def test_every_row_is_filled_once_whether_it_gave_the_basis_or_not(tmp_path, monkeypatch):
     monkeypatch.setenv("SEBRA_CACHE", str(tmp_path))
     monkeypatch.setattr("sebra.engine.patches.PROBES", 5)
+    monkeypatch.setattr(features, "PROBES", 5)
     monkeypatch.setitem(features._BATCH, "cpu", 4)
-    inputs, made = pictures(11), network("resnet18")
+    inputs, seen = pictures(11), view("resnet18", pictures(11))
     told: list[tuple[int, int]] = []
-    found = extract_features(made, None, inputs, "k", lambda *a: told.append(a), look=True)
-    tap = tap_of(made, inputs)
+    found = extract_features(
+        spec("resnet18"), None, inputs, "k", lambda *a: told.append(a), look=True
+    )
     with torch.no_grad():
-        z, cells = tap(inputs.batch(torch.arange(11)))
-    assert found.patches.values.shape == (11, width_of(tap, inputs))
+        z, cells = seen.parts(seen(inputs.batch(torch.arange(11))))
+    assert found.patches.values.shape == (11, seen.width_after(None, 11))
     for values, expected in ((found.pooled, z), (found.patches, found.basis(z, cells))):
         np.testing.assert_allclose(values.values, expected.numpy(), atol=0.02, rtol=0.02)
     assert told[-1] == (11, 11)
@@ -97,9 +111,9 @@ def test_every_row_is_filled_once_whether_it_gave_the_basis_or_not(tmp_path, mon
 
 def test_another_split_is_seen_through_the_same_basis(tmp_path, monkeypatch):
     monkeypatch.setenv("SEBRA_CACHE", str(tmp_path))
-    made, train, val = network("resnet18"), pictures(9), pictures(4, seed=1)
+    made, train, val = spec("resnet18"), pictures(9), pictures(4, seed=1)
     basis = extract_features(made, None, train, "t", look=True).basis
-    found = extract_features(made, None, val, "v", look=("t", basis))
+    found = extract_features(made, None, val, "v", look=basis)
     own = extract_features(made, None, val, "v", look=True)
     torch.testing.assert_close(found.basis.channels.axes, basis.channels.axes)
     assert own.patches.values.shape != found.patches.values.shape
@@ -108,6 +122,6 @@ def test_another_split_is_seen_through_the_same_basis(tmp_path, monkeypatch):
 
 def test_without_a_look_only_the_penultimate_features_are_made(tmp_path, monkeypatch):
     monkeypatch.setenv("SEBRA_CACHE", str(tmp_path))
-    found = extract_features(network("resnet18"), None, pictures(3), "k")
+    found = extract_features(spec("resnet18"), None, pictures(3), "k")
     assert found.patches is None
     assert found.pooled.values.shape == (3, 512)

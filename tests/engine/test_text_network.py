@@ -80,7 +80,7 @@ def test_features_are_what_the_network_embeds(encoder, tmp_path, monkeypatch):
     inputs = Inputs(TokenArray(values, np.array([2, 0, 1])), CPU)
     assert inputs.is_text
     assert not inputs.is_image
-    features = extract_features(made, encoder.weights, inputs, "key").pooled
+    features = extract_features(made.spec, encoder.weights, inputs, "key").pooled
     with torch.no_grad():
         expected = made.embed(torch.from_numpy(values)[[2, 0, 1]])
     np.testing.assert_allclose(features.values, expected.numpy(), atol=2e-3)

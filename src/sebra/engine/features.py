@@ -12,22 +12,25 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from sebra.engine import distributed
-from sebra.engine.device import autocast, reuse_memory
-from sebra.engine.folding import folded_copy
-from sebra.engine.networks import Network, Weights
+from sebra.engine import distributed, networks
+from sebra.engine.engines import NAMES, TORCH, Run, quickest, torch_run
+from sebra.engine.networks import NetworkSpec, Weights
 from sebra.engine.passes import batches_of
-from sebra.engine.patches import VERSION, Basis, Tap, probe_of, tap_of, width_of
-from sebra.loading.cache import cached_array
+from sebra.engine.patches import PROBES, VERSION, Basis, View
+from sebra.loading.cache import Entry, cached_array, known_array
 from sebra.loading.inputs import Inputs
+from sebra.loading.texts import ROWS
 from sebra.samples.table import FeatureArray
 
-FORMAT_VERSION = 1  # raise it when the same images and weights would give other features
-_BASIS = "basis"
+FORMAT_VERSION = 2  # raise it when the same images and weights would give other features
+_BASIS, _WIDTH = "basis", "width"
 _BATCH = {"cpu": 64, "cuda": 512}
+_WORTH = 256  # samples: for fewer an engine takes longer to start than it saves
+_COMPARED = 16
 _MOMENT_ROWS = 65_536
 
 Progress = Callable[[int, int], None]
+Key = list[str | int | bytes]
 
 
 @dataclass(frozen=True)
@@ -43,108 +46,118 @@ class Features:
 
 
 def extract_features(
-    network: Network,
+    spec: NetworkSpec,
     weights: Weights | None,
     inputs: Inputs,
     key: str,
     progress: Progress | None = None,
-    look: bool | tuple[str, Basis] = False,
+    look: bool | Basis = False,
 ) -> Features:
-    """The features of every row of `inputs`, from the cache where they are there.
+    """What the network of `spec` makes of every row of `inputs`, from the cache if it is there.
 
-    `key` identifies the images or tokens; backbone, weights and input size are added to it.
-    look: whether to make patch features as well, or the basis to make them with and its own key.
+    `key` identifies the images or tokens; backbone, weights, input size and the engine that
+    computes the features are added to it.
+    look: whether to make patch features as well, or the basis to make them with.
     """
-    parts: list[str | int | bytes] = [
+    parts: Key = [
         FORMAT_VERSION,
         key,
-        network.spec.backbone,
+        spec.backbone,
         weights.digest if weights else "scratch",
         str(inputs.shape),
         inputs.device.type,
     ]
-    tap = tap_of(network, inputs) if look else None
-    more = 0
-    fill: Callable[..., dict[str, Any]] = _fill
-    if tap is not None:
-        theirs, basis = look if isinstance(look, tuple) else ("", None)
-        parts += ["patches", VERSION, theirs]
-        more = width_of(tap, inputs) if basis is None else basis.width
-        fill = partial(_fill_both, tap=tap, basis=basis)
-    elif network.is_text:
-        from sebra.engine.text_network import fill_features
-
-        fill = fill_features
-    shape = (len(inputs), network.width + more)
+    if look:
+        parts += ["patches", VERSION, look.to_text() if isinstance(look, Basis) else ""]
     with distributed.main_first():
-        array, meta = cached_array(
-            "features", parts, shape, np.float16, lambda out: fill(out, network, inputs, progress)
-        )
-    rows = np.arange(len(inputs), dtype=np.int64)
-    if tap is None:
-        return Features(FeatureArray(array, rows))
-    return Features(
-        FeatureArray(array[:, : network.width], rows),
-        FeatureArray(array[:, network.width :], rows),
-        Basis.from_text(meta[_BASIS]),
+        array, meta = _known(parts) or _made(parts, spec, weights, inputs, progress, look)
+    rows, width = np.arange(len(inputs), dtype=np.int64), int(meta[_WIDTH])
+    pooled = FeatureArray(array[:, :width], rows)
+    if _BASIS not in meta:
+        return Features(pooled)
+    return Features(pooled, FeatureArray(array[:, width:], rows), Basis.from_text(meta[_BASIS]))
+
+
+def _known(parts: Key) -> Entry | None:
+    found = (known_array("features", [*parts, name]) for name in NAMES)
+    return next((entry for entry in found if entry is not None), None)
+
+
+def _made(
+    parts: Key,
+    spec: NetworkSpec,
+    weights: Weights | None,
+    inputs: Inputs,
+    progress: Progress | None,
+    look: bool | Basis,
+) -> Entry:
+    network = networks.build(spec, 0, weights).to(inputs.device).eval()
+    probe = inputs.batch(_spread(inputs, _COMPARED))
+    fill: Callable[[npt.NDArray[Any], Run], dict[str, Any]]
+    if network.is_text:
+        from sebra.engine.text_network import Pooled, fill_features
+
+        module: Pooled | View = Pooled(network.body)
+        probe, more, free = probe[:, :ROWS], 0, [0, 2]
+        fill = partial(fill_features, inputs=inputs, progress=progress)
+    else:
+        module, basis = View(network), look if isinstance(look, Basis) else None
+        if look:
+            module.look(probe[:1])
+        more, free = module.width_after(basis, len(inputs)), [0]
+        fill = partial(_fill, view=module, basis=basis, inputs=inputs, progress=progress)
+    engine, run = TORCH, torch_run(module)
+    if len(inputs) >= _WORTH:
+        engine, run = quickest(module, probe, module.parts, free)
+    kept = {"backbone": spec.backbone, _WIDTH: network.width}
+    return cached_array(
+        "features",
+        [*parts, engine],
+        (len(inputs), network.width + more),
+        np.float16,
+        lambda out: kept | fill(out, run),
     )
 
 
 def _fill(
-    out: npt.NDArray[Any], network: Network, inputs: Inputs, progress: Progress | None
-) -> dict[str, Any]:
-    rows = torch.arange(len(inputs), device=inputs.device)
-    _fill_rows(out, rows, _body(network, inputs), inputs, progress)
-    return {"backbone": network.spec.backbone}
-
-
-def _fill_both(
     out: npt.NDArray[Any],
-    network: Network,
-    inputs: Inputs,
-    progress: Progress | None,
-    tap: Tap,
+    run: Run,
+    view: View,
     basis: Basis | None,
-) -> dict[str, Any]:
-    rows = torch.arange(len(inputs), device=inputs.device)
-    if basis is None:
-        if inputs.device.type == "cpu":
-            reuse_memory()
-        with autocast(inputs.device):
-            probe = probe_of(tap, inputs, _BATCH[inputs.device.type])
-        basis = probe.basis()
-        known = torch.cat([probe.z, basis.to(inputs.device)(probe.z, probe.cells)], dim=1)
-        out[probe.rows.cpu().numpy()] = _halved(known)
-        rows = rows[~torch.isin(rows, probe.rows)]
-    made = basis.to(inputs.device)
-
-    def body(x: Tensor) -> Tensor:
-        z, cells = tap(x)
-        return torch.cat([z.float(), made(z, cells)], dim=1)
-
-    _fill_rows(out, rows, body, inputs, progress)
-    return {"backbone": network.spec.backbone, _BASIS: basis.to_text()}
-
-
-@torch.no_grad()
-def _fill_rows(
-    out: npt.NDArray[Any],
-    rows: Tensor,
-    body: Callable[[Tensor], Tensor],
     inputs: Inputs,
     progress: Progress | None,
+) -> dict[str, Any]:
+    rows = torch.arange(len(inputs), device=inputs.device)
+    if not view.has_cells:
+        _fill_rows(out, rows, run, inputs, progress)
+        return {}
+    if basis is None:
+        probes = _spread(inputs, PROBES)
+        batches = torch.split(probes, _BATCH[inputs.device.type])
+        seen = torch.cat([run(inputs.batch(part)) for part in batches])
+        basis = Basis.of(*view.parts(seen))
+        out[probes.cpu().numpy()] = _halved(_patched(seen, view, basis.to(inputs.device)))
+        rows = rows[~torch.isin(rows, probes)]
+    made = basis.to(inputs.device)
+    _fill_rows(out, rows, lambda x: _patched(run(x), view, made), inputs, progress)
+    return {_BASIS: basis.to_text()}
+
+
+def _patched(seen: Tensor, view: View, basis: Basis) -> Tensor:
+    z, cells = view.parts(seen)
+    return torch.cat([z, basis(z, cells)], dim=1)
+
+
+def _fill_rows(
+    out: npt.NDArray[Any], rows: Tensor, run: Run, inputs: Inputs, progress: Progress | None
 ) -> None:
     if len(rows) == 0:
         return
     batch = min(_BATCH[inputs.device.type], len(rows))
-    if inputs.device.type == "cpu":
-        reuse_memory()
     where, done = rows.cpu().numpy(), 0
     for x in inputs.read(batches_of(rows, batch)):
-        with autocast(inputs.device):
-            z = body(x)
         stop = min(done + batch, len(rows))
-        out[where[done:stop]] = _halved(z[: stop - done])
+        out[where[done:stop]] = _halved(run(x)[: stop - done])
         done = stop
         if progress is not None:
             progress(done + len(inputs) - len(rows), len(inputs))
@@ -152,14 +165,13 @@ def _fill_rows(
 
 def _halved(z: Tensor) -> npt.NDArray[Any]:
     largest = float(torch.finfo(torch.float16).max)
-    return z.float().clamp(-largest, largest).half().cpu().numpy()
+    return z.clamp(-largest, largest).half().cpu().numpy()
 
 
-def _body(network: Network, inputs: Inputs) -> Callable[[Tensor], Tensor]:
-    """Embeds raw images in evaluation mode, by the folded copy where the body has one."""
-    network.eval()
-    probe = inputs.batch(torch.arange(min(2, len(inputs)), device=inputs.device))
-    return folded_copy(network.body, network.shift, network.scale, probe) or network.embed
+def _spread(inputs: Inputs, most: int) -> Tensor:
+    """Evenly spaced rows."""
+    rows = np.linspace(0, len(inputs) - 1, min(most, len(inputs))).round().astype(np.int64)
+    return torch.from_numpy(rows).to(inputs.device)
 
 
 def moments(inputs: Inputs) -> tuple[Tensor, Tensor]:

@@ -1,8 +1,8 @@
 """An evaluation copy of a convolutional body that does as little as the mathematics allows.
 
 Batch norms are folded into the convolutions before them; bias, shortcut and ReLU are computed by
-the convolution's own kernel where the library has one (cuDNN on a GPU, oneDNN on a CPU). What a
-trace does not understand stays as it was; a body that cannot be traced has no such copy.
+the convolution's own kernel where the library has one (cuDNN on a GPU). What a trace does
+not understand stays as it was; a body that cannot be traced has no such copy.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
-from sebra.engine import winograd
 from sebra.engine.flags import training_flags_kept
 
 _ADD = (operator.add, operator.iadd, torch.add)
@@ -42,12 +41,6 @@ class FoldedConv(nn.Module):
         # Any: stubs do not know that padding has been checked to be numbers.
         self.place: Any = (conv.stride, conv.padding, conv.dilation, conv.groups)
         self.fused = False
-        self.kernel: winograd.Kernel | None = None
-
-    @property
-    def source(self) -> nn.Conv2d:
-        """The convolution that this one stands for."""
-        return self._source[0]
 
     def refresh(self) -> None:
         """Takes the weights of the network as they are now."""
@@ -60,8 +53,6 @@ class FoldedConv(nn.Module):
             self.bias.copy_(bias)
         else:
             self.weight, self.bias = weight, bias.to(self.dtype)
-        if not weight.is_cuda and winograd.suits(self.source):
-            self.kernel = winograd.Kernel(weight)
 
     def _folded(self) -> tuple[Tensor, Tensor]:
         conv, norm = self._source
@@ -78,43 +69,12 @@ class FoldedConv(nn.Module):
         return weight, bias
 
     def forward(self, x: Tensor, z: Tensor | None = None) -> Tensor:
-        if self.fused:
-            return self._in_one_kernel(x, z)
+        if self.fused and self.relu:
+            if z is None:
+                return torch.cudnn_convolution_relu(x, self.weight, self.bias, *self.place)
+            return torch.cudnn_convolution_add_relu(x, self.weight, z, 1, self.bias, *self.place)
         bias = None if self.drops_bias else self.bias
         out = F.conv2d(x, self.weight, bias, *self.place)
-        if z is not None:
-            out += z
-        return out.relu_() if self.relu else out
-
-    def _in_one_kernel(self, x: Tensor, z: Tensor | None) -> Tensor:
-        stride, padding, dilation, groups = self.place
-        if x.is_cuda:
-            if not self.relu:
-                bias = None if self.drops_bias else self.bias
-                return F.conv2d(x, self.weight, bias, *self.place)
-            if z is None:
-                return torch.cudnn_convolution_relu(
-                    x, self.weight, self.bias, stride, padding, dilation, groups
-                )
-            return torch.cudnn_convolution_add_relu(
-                x, self.weight, z, 1, self.bias, stride, padding, dilation, groups
-            )
-        if self.kernel is not None:
-            return self._by_winograd(x, z, self.kernel)
-        ops: Any = torch.ops.mkldnn
-        after = "relu" if self.relu else None
-        bias = None if self.drops_bias else self.bias
-        where = (self.weight, bias, padding, stride, dilation, groups)
-        if z is None:
-            out: Tensor = ops._convolution_pointwise(x, *where, after or "none", [], "")
-        else:
-            out = ops._convolution_pointwise_.binary(z, x, *where, "add", 1.0, after, [], None)
-        return out
-
-    def _by_winograd(self, x: Tensor, z: Tensor | None, kernel: winograd.Kernel) -> Tensor:
-        out = winograd.convolve(x, kernel)
-        if not self.drops_bias:
-            out += self.bias.view(1, -1, 1, 1)
         if z is not None:
             out += z
         return out.relu_() if self.relu else out

@@ -10,7 +10,6 @@ some training pictures, without labels, so every split is seen in the same way.
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,70 +18,78 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sebra.engine.folding import Folded, FoldedConv, folded_copy
 from sebra.engine.networks import Network
-from sebra.loading.inputs import Inputs
 
 GRID = 5  # cells along each side
 CHANNELS = 32  # directions kept of the channels of a cell
 OVERVIEW = 128  # directions kept of the penultimate features
 PROBES = 512  # pictures that the directions are found from
-VERSION = 1  # raise it when the same pictures would give other directions
+VERSION = 2  # raise it when the same pictures would give other directions
 _REDUCTION = 16  # pixels per cell of the map, along a side
-_TOLERANCE = 0.05
 _FEWEST = 4  # samples per direction
 _EPSILON = 1e-6
 
-Body = Callable[[Tensor], Tensor]
 
+class View(nn.Module):
+    """Raw pictures to rows: the penultimate features, then the cells of a map on the way.
 
-class Tap:
-    """A body in evaluation mode that also gives the cells of the map on the way."""
+    cells: channels and side of the grid of cells; (0, 0) where there are none.
+    """
 
-    def __init__(self, body: Body, module: nn.Module) -> None:
-        self._body = body
-        self._cells: Tensor | None = None
-        module.register_forward_hook(self._keep)
+    def __init__(self, network: Network) -> None:
+        super().__init__()
+        self.network = network
+        self.cells = (0, 0)
+        self._stage: nn.Module | None = None
 
-    def _keep(self, module: nn.Module, inputs: Any, output: Any) -> None:
-        # Averaged at once: a later layer may write into the map.
-        size = min(GRID, *output.shape[2:])
-        self._cells = F.adaptive_avg_pool2d(output.float(), size)
+    @torch.no_grad()
+    def look(self, probe: Tensor) -> None:
+        """From here on cells are given as well, if the network has a map for them."""
+        name = _middle_stage(self.network.body) if self.network.is_image else None
+        if name is None:
+            return
+        maps: list[Tensor] = []
+        self._stage = self.network.body.get_submodule(name)
+        hook = self._stage.register_forward_hook(lambda m, i, out: maps.append(out))
+        self.network.eval().embed(probe)
+        hook.remove()
+        if len(maps) == 1 and maps[0].dim() == 4 and min(maps[0].shape[2:]) > 1:
+            self.cells = maps[0].shape[1], min(GRID, *maps[0].shape[2:])
 
-    def __call__(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """The penultimate features, and cells as n x channels x side x side."""
-        z = self._body(x)
-        assert self._cells is not None
-        cells, self._cells = self._cells, None
-        return z, cells
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.has_cells or self._stage is None:
+            return self.network.embed(x).float()
+        side, kept = self.cells[1], list[Tensor]()
+        hook = self._stage.register_forward_hook(
+            # Averaged at once: a later layer may write into the map.
+            lambda m, i, out: kept.append(F.adaptive_avg_pool2d(out.float(), side))
+        )
+        try:
+            z = self.network.embed(x)
+        finally:
+            hook.remove()
+        return torch.cat([z.float(), kept[0].flatten(1)], dim=1)
 
+    @property
+    def has_cells(self) -> bool:
+        return any(self.cells)
 
-@torch.no_grad()
-def tap_of(network: Network, inputs: Inputs) -> Tap | None:
-    """The tap of a network of pictures; None where its body has no such map."""
-    name = _middle_stage(network.body) if network.is_image else None
-    if name is None:
-        return None
-    network.eval()
-    probe = inputs.batch(torch.arange(min(2, len(inputs)), device=inputs.device))
-    stage = network.body.get_submodule(name)
-    shapes: list[tuple[int, ...]] = []
-    hook = stage.register_forward_hook(lambda m, i, out: shapes.append(tuple(out.shape)))
-    network.embed(probe)
-    hook.remove()
-    if len(shapes) != 1 or len(shapes[0]) != 4 or min(shapes[0][2:]) < 2:
-        return None
-    plain = Tap(network.embed, stage)
-    folded = folded_copy(network.body, network.shift, network.scale, probe)
-    inside = None if folded is None else _folded_end(folded, stage)
-    if folded is None or inside is None:
-        return plain
-    quick = Tap(folded, inside)
-    expected, found = plain(probe)[1], quick(probe)[1]
-    same = found.shape == expected.shape and bool(
-        (found - expected).norm() <= _TOLERANCE * expected.norm()
-    )
-    return quick if same else plain
+    def parts(self, rows: Tensor) -> tuple[Tensor, ...]:
+        """The penultimate features, and cells (n x channels x side x side) if there are any."""
+        if not self.has_cells:
+            return (rows,)
+        channels, side = self.cells
+        z, cells = rows.tensor_split([self.network.width], dim=1)
+        return z, cells.reshape(len(rows), channels, side, side)
+
+    def width_after(self, basis: Basis | None, pictures: int) -> int:
+        """How many patch features there will be; without a basis, from so many pictures' own."""
+        channels, side = self.cells
+        if basis is not None or not self.has_cells:
+            return 0 if basis is None else basis.width
+        probes = min(PROBES, pictures)
+        overview = _kept(OVERVIEW, self.network.width, probes)
+        return overview + side**2 * _kept(CHANNELS, channels, probes * side**2)
 
 
 def _middle_stage(body: nn.Module) -> str | None:
@@ -97,10 +104,8 @@ def _middle_stage(body: nn.Module) -> str | None:
     return found[-1] if found and deeper else None
 
 
-def _folded_end(folded: Folded, stage: nn.Module) -> FoldedConv | None:
-    convs = [m for m in stage.modules() if isinstance(m, nn.Conv2d)]
-    ends = [c for c in folded.convs if convs and c.source is convs[-1]]
-    return ends[0] if ends else None
+def _kept(most: int, width: int, samples: int) -> int:
+    return max(1, min(most, width, samples // _FEWEST))
 
 
 @dataclass(frozen=True)
@@ -149,6 +154,13 @@ class Basis:
         parts = self.channels(cells.permute(0, 2, 3, 1)).flatten(1)
         return torch.cat([self.overview(z.float()), parts], dim=1)
 
+    @staticmethod
+    def of(z: Tensor, cells: Tensor) -> Basis:
+        """The directions of these pictures."""
+        channels = cells.permute(0, 2, 3, 1).reshape(-1, cells.shape[1])
+        overview = Directions.of(z, OVERVIEW)
+        return Basis(overview, Directions.of(channels, CHANNELS), cells.shape[-1])
+
     def to(self, device: torch.device) -> Basis:
         return Basis(self.overview.to(device), self.channels.to(device), self.side)
 
@@ -171,40 +183,3 @@ class Basis:
             found.append(Directions(rest[:d], rest[d : 2 * d], rest[2 * d : end].view(d, k)))
             rest = rest[end:]
         return Basis(found[0], found[1], side)
-
-
-def width_of(tap: Tap, inputs: Inputs) -> int:
-    """How many patch features pictures of `inputs` get when they give the basis themselves."""
-    z, cells = tap(inputs.batch(torch.arange(1, device=inputs.device)))
-    probes, side = min(PROBES, len(inputs)), cells.shape[-1]
-    return _kept(OVERVIEW, z.shape[1], probes) + side**2 * _kept(
-        CHANNELS, cells.shape[1], probes * side**2
-    )
-
-
-def _kept(most: int, width: int, samples: int) -> int:
-    return max(1, min(most, width, samples // _FEWEST))
-
-
-@dataclass(frozen=True)
-class Probe:
-    """Some pictures as a tap sees them."""
-
-    rows: Tensor
-    z: Tensor
-    cells: Tensor
-
-    def basis(self) -> Basis:
-        """The directions of these pictures."""
-        channels = self.cells.permute(0, 2, 3, 1).reshape(-1, self.cells.shape[1])
-        overview = Directions.of(self.z, OVERVIEW)
-        return Basis(overview, Directions.of(channels, CHANNELS), self.cells.shape[-1])
-
-
-@torch.no_grad()
-def probe_of(tap: Tap, inputs: Inputs, batch: int) -> Probe:
-    """Evenly spaced pictures of `inputs`."""
-    chosen = np.linspace(0, len(inputs) - 1, min(PROBES, len(inputs))).round().astype(np.int64)
-    rows = torch.from_numpy(chosen).to(inputs.device)
-    seen = [tap(inputs.batch(part)) for part in torch.split(rows, batch)]
-    return Probe(rows, torch.cat([z.float() for z, _ in seen]), torch.cat([c for _, c in seen]))

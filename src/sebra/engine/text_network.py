@@ -15,8 +15,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from sebra.engine.device import autocast
-from sebra.engine.networks import Network, NetworkSpec, Weights
+from sebra.engine.networks import NetworkSpec, Weights
 from sebra.errors import UsageError
 from sebra.loading.inputs import Inputs
 from sebra.loading.texts import MOST_TOKENS, ROWS
@@ -159,29 +158,39 @@ def text_body(spec: NetworkSpec) -> tuple[nn.Module, int]:
     return body, body.width
 
 
-@torch.no_grad()
+class Pooled(nn.Module):
+    """One sequence (n x 3 x length) to its tokens' mean, as a module of its own."""
+
+    def __init__(self, body: nn.Module) -> None:
+        super().__init__()
+        assert isinstance(body, TextBody)
+        self.body = body
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.body.pooled(x)
+
+    def parts(self, rows: Tensor) -> tuple[Tensor]:
+        """Nothing to tell apart."""
+        return (rows,)
+
+
 def fill_features(
     out: npt.NDArray[Any],
-    network: Network,
+    run: Callable[[Tensor], Tensor],
     inputs: Inputs,
     progress: Callable[[int, int], None] | None,
 ) -> dict[str, Any]:
     """Writes every row's vector; texts of similar length go together, cut to their longest."""
-    body = network.body.eval()
-    assert isinstance(body, TextBody)
-    lengths = _lengths(inputs)
-    order = torch.argsort(lengths, descending=True, stable=True)
+    order = torch.argsort(_lengths(inputs), descending=True, stable=True)
     done = 0
     for rows in torch.split(order, _BATCH[inputs.device.type]):
-        x = inputs.batch(rows)
-        with autocast(inputs.device):
-            parts = [body.pooled(_cut(part)) for part in torch.split(x, ROWS, dim=1)]
-            z = joined(parts)
-        out[rows.cpu().numpy()] = z.float().half().cpu().numpy()
+        parts = torch.split(inputs.batch(rows), ROWS, dim=1)
+        z = joined([run(_cut(part)) for part in parts])
+        out[rows.cpu().numpy()] = z.half().cpu().numpy()
         done += len(rows)
         if progress is not None:
             progress(done, len(inputs))
-    return {"backbone": network.spec.backbone}
+    return {}
 
 
 def _lengths(inputs: Inputs) -> Tensor:

@@ -18,7 +18,7 @@ import socket
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache as once
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,8 @@ from sebra.samples.files import is_alive
 
 log = logging.getLogger(__name__)
 
+Entry = tuple[npt.NDArray[Any], dict[str, Any]]  # an array, read-only, and what is kept beside it
+Parts = Sequence[str | int | bytes]
 Fill = Callable[[npt.NDArray[Any]], dict[str, Any]]
 PASSING = "passing"  # something was wrong that may be right the next time
 _ARRAY, _META = "array.npy", "meta.json"
@@ -60,7 +62,7 @@ class Cache:
         """The folder of an entry, whether or not it exists."""
         return self.root / kind / key
 
-    def find(self, kind: str, key: str) -> tuple[npt.NDArray[Any], dict[str, Any]] | None:
+    def find(self, kind: str, key: str) -> Entry | None:
         """An entry, read-only, or None where there is no complete one."""
         folder = self.path(kind, key)
         try:
@@ -80,26 +82,31 @@ class Cache:
         """Forgets an entry; who has mapped it keeps it."""
         shutil.rmtree(self.path(kind, key), ignore_errors=True)
 
+    def known(self, kind: str, key_parts: Parts) -> Entry | None:
+        """What `array` built from these parts and would not build again, or None."""
+        found = self.find(kind, digest(key_parts))
+        return None if found is None or found[1].get(PASSING) else found
+
     def array(
         self,
         kind: str,
-        key_parts: Iterable[str | int | bytes],
+        key_parts: Parts,
         shape: tuple[int, ...],
         dtype: npt.DTypeLike,
         fill: Fill,
-    ) -> tuple[npt.NDArray[Any], dict[str, Any]]:
+    ) -> Entry:
         """The read-only memory map of an entry and its meta data, built by `fill` if missing.
 
         `fill` writes into the array it is given and returns what to keep beside it (JSON-able); an
         entry whose meta data has a true `PASSING` serves this run alone and is built again.
-        `key_parts` must decide the content; shape and type are part of the key anyway.
+        `key_parts` must decide the content, shape and type.
         """
-        key = digest([np.dtype(dtype).str, str(shape), *key_parts])
+        key = digest(key_parts)
         found = self.find(kind, key)
         if found is not None:
             array, meta = found
             if array.shape == tuple(shape) and array.dtype == dtype and not meta.get(PASSING):
-                return array, meta
+                return found
             self.drop(kind, key)
         building = self._start(kind)
         try:
@@ -160,13 +167,18 @@ def default_cache(root: Path) -> Cache:
     return Cache(root)
 
 
+def known_array(kind: str, key_parts: Parts) -> Entry | None:
+    """`Cache.known` of the user's cache."""
+    return default_cache(cache_root()).known(kind, key_parts)
+
+
 def cached_array(
     kind: str,
-    key_parts: Iterable[str | int | bytes],
+    key_parts: Parts,
     shape: tuple[int, ...],
     dtype: npt.DTypeLike,
     fill: Fill,
-) -> tuple[npt.NDArray[Any], dict[str, Any]]:
+) -> Entry:
     """`Cache.array` in the user's cache."""
     return default_cache(cache_root()).array(kind, key_parts, shape, dtype, fill)
 

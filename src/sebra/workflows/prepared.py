@@ -66,7 +66,7 @@ class Prepared:
     _contents: dict[str, tuple[Samples, Readable]] = field(default_factory=dict)
     _splits: dict[str, tuple[Samples, Inputs]] = field(default_factory=dict)
     _patches: dict[str, Inputs] = field(default_factory=dict)
-    _basis: tuple[str, Basis] | None = None
+    _basis: Basis | None = None
     _moments: tuple[torch.Tensor, torch.Tensor] | None = None
     _head: Build | None = None  # over patch features
 
@@ -148,7 +148,7 @@ class Prepared:
         if features.patches is not None and features.basis is not None:
             self._patches[name] = Inputs(features.patches, self.device)
             if name == "train":
-                self._basis = _key(content), features.basis
+                self._basis = features.basis
         return part, Inputs(features.pooled, self.device)
 
     def _read(self, name: str) -> tuple[Samples, Readable]:
@@ -182,14 +182,14 @@ class Prepared:
             return load_texts(texts, self.tokeniser, show.update)
 
     def _extract(self, content: ImageArray | TokenArray, inputs: Inputs, name: str) -> Features:
-        look: bool | tuple[str, Basis] = name == "train"
+        look: bool | Basis = name == "train"
         if name == "val" and len(self.samples.rows("train")):  # where a ranking is watched
             self.split("train")
             look = self._basis or False
         show = _Bar(self.session, f"features {name}", len(inputs))
         with self.meter.phase("features"), show:
-            network = networks.build(self.backbone_spec(), 0, self.weights).to(self.device)
-            return extract_features(network, self.weights, inputs, _key(content), show.update, look)
+            spec = self.backbone_spec()
+            return extract_features(spec, self.weights, inputs, _key(content), show.update, look)
 
 
 def head_over(inputs: Inputs, classes: int) -> Build:
