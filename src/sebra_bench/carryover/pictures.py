@@ -29,20 +29,20 @@ COLOURS = {
     "orange": (230, 130, 40),
 }
 CASTS = {
-    "warm": (1.18, 1.0, 0.72),
-    "cold": (0.74, 0.97, 1.2),
-    "green": (0.8, 1.14, 0.8),
-    "magenta": (1.14, 0.8, 1.12),
-    "cyan": (0.72, 1.1, 1.12),
-    "yellow": (1.12, 1.1, 0.62),
+    "warm": (1.25, 1.0, 0.6),
+    "cold": (0.62, 0.96, 1.28),
+    "green": (0.7, 1.2, 0.7),
+    "magenta": (1.2, 0.68, 1.15),
+    "cyan": (0.6, 1.12, 1.15),
+    "yellow": (1.15, 1.12, 0.5),
 }
 BLURS = {"soft": 0.011, "strong": 0.022, "sideways": 0.05, "upright": 0.05}  # of the shorter side
 QUALITIES = {"low": 10, "lower": 5, "medium": 22}  # of JPEG, 1 to 95
 SHRINKINGS = {"third": 3.0, "quarter": 4.0, "half": 2.0}
 LIGHTS = {"bright": (1.5, 1.0), "dark": (0.55, 1.0), "flat": (1.0, 0.5), "harsh": (1.0, 1.7)}
 TEXTS = ("© stock.net", "stock", "sto")  # the longest that takes no more than ROOM of the width
-ROOM = 0.7
-OPACITY = 0.55
+ROOM = 0.75
+OPACITY = 0.75
 BORDER = 0.06  # of the shorter side
 SHIFT = 0.2  # of the side
 
@@ -60,7 +60,7 @@ def watermark(picture: Image.Image, variant: str, rng: np.random.Generator) -> P
     """Half-transparent text in a corner, as agencies put it over their pictures."""
     corner, _, colour = variant.rpartition("-")
     width, height = picture.size
-    font = ImageFont.load_default(max(7.0, 0.1 * min(width, height)))
+    font = ImageFont.load_default(max(8.0, 0.13 * min(width, height)))
     text = next((t for t in TEXTS if font.getlength(t) <= ROOM * width), TEXTS[-1])
     left, top, right, bottom = ImageDraw.Draw(picture).textbbox((0, 0), text, font=font)
     wide, high = min(right - left, width), min(bottom - top, height)

@@ -32,9 +32,9 @@ from sebra_bench.carryover.schemes import (
 TOKEN, CONSTANT = "token", "constant"
 TOKENS = ("honestly", "indeed", "apparently", "basically", "actually", "frankly")
 CONSTANTS = ("high", "low", "higher", "lower")
-SPREADS = {"high": 2.0, "low": -2.0, "higher": 4.0, "lower": -4.0}  # standard deviations
+SPREADS = {"high": 3.0, "low": -3.0, "higher": 6.0, "lower": -6.0}  # standard deviations
 NUISANCES = (*PICTURES, TOKEN, CONSTANT)
-EDITION = 1  # of what is planted: a change of it makes new copies
+EDITION = 2  # of what is planted: a change of it makes new copies
 MANIFEST, ARCHIVE, FACTS, BOXES = "manifest.csv", "planted.npz", "planted.json", "boxes.json"
 
 

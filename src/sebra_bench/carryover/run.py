@@ -30,7 +30,7 @@ from sebra_bench.carryover.references import (
     even_draws,
     logistic,
 )
-from sebra_bench.carryover.sets import ORDINARY, BenchSet, weights_file
+from sebra_bench.carryover.sets import ORDINARY, BenchSet, encoder_folder, weights_file
 from sebra_bench.facts import facts
 from sebra_bench.plan import parse_specs
 from sebra_bench.rows import ROWS, Row, Rows, read_rows
@@ -141,7 +141,8 @@ class _Bench:
         if samples.kind == "image" and self.chosen.pretrained:
             weights = self.options.weights or weights_file()
         mode = "auto" if samples.kind == "features" else self.options.mode
-        source = Source(data, device=self.options.device, mode=mode, weights=weights)
+        backbone = encoder_folder() if samples.kind == "text" else None
+        source = Source(data, 0, self.options.device, mode, backbone, weights)
         return prepare(source, Session(progress=self.progress), self.meter, samples)
 
     def row(self, method: str, seed: int) -> Row:

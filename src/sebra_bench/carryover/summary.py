@@ -14,7 +14,7 @@ from sebra_bench.carryover.sets import BIASED, ORDINARY, PLANTED, REPORT, SETTIN
 from sebra_bench.rows import Row
 
 BUDGET = 3.0 + 1.0  # points of I.D. accuracy that may be lost, and a point of chance
-LEAST_TO_RECOVER = 2.0  # points: where true groups gain less, their share would be noise
+LEAST_TO_RECOVER = 4.0  # points: where true groups gain less, their share would be noise
 
 
 @dataclass
@@ -37,6 +37,7 @@ class Line:
     harm: float | None = None  # plain accuracy minus this (ordinary sets)
     gain: float | None = None  # balanced average minus plain training's
     recovered: float | None = None  # share of what the true groups gain
+    possible: float | None = None  # what the true groups gain
     times_plain: float | None = None
     within_budget: float | None = None  # share of runs
     errors: list[str] = field(default_factory=list)
@@ -84,9 +85,10 @@ def _compare(line: Line, plain: Line | None, best: Line | None) -> None:
         line.harm = _less(plain.accuracy, line.accuracy)
     else:
         line.gain = _less(line.balanced, plain.balanced)
-        possible = None if best is None else _less(best.balanced, plain.balanced)
-        if line.gain is not None and possible is not None and possible >= LEAST_TO_RECOVER:
-            line.recovered = line.gain / possible
+        line.possible = None if best is None else _less(best.balanced, plain.balanced)
+        enough = line.possible is not None and line.possible >= LEAST_TO_RECOVER
+        if line.gain is not None and line.possible and enough:
+            line.recovered = line.gain / line.possible
     if line.seconds is not None and plain.seconds:
         line.times_plain = line.seconds / plain.seconds
 
@@ -132,6 +134,7 @@ def _figures(lines: Sequence[Line]) -> dict[str, Any]:
         own = [x for x in lines if x.kind == kind]
         found[kind] = {
             "recovered": _mean(x.recovered for x in own),
+            "recovered_together": _together(own),
             "worst_recovered": _extreme(own, "recovered", min),
             "gain": _mean(x.gain for x in own),
             "worst_gain": _extreme(own, "gain", min),
@@ -139,6 +142,13 @@ def _figures(lines: Sequence[Line]) -> dict[str, Any]:
             "area": _mean(x.area for x in own),
         }
     return found
+
+
+def _together(lines: Sequence[Line]) -> float | None:
+    """All gains over all that could be gained: a set with little to gain says little."""
+    known = [x for x in lines if x.gain is not None and x.possible is not None]
+    possible = sum(max(0.0, x.possible or 0.0) for x in known)
+    return sum(x.gain or 0.0 for x in known) / possible if possible else None
 
 
 def _extreme(lines: Sequence[Line], name: str, pick: Any) -> dict[str, Any] | None:

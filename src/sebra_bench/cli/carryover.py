@@ -128,7 +128,16 @@ def _show(lines: list[Any], figures: list[dict[str, Any]]) -> None:
         third = [_number(x.area, 2), _number(x.ece, 3), _number(x.seconds)]
         rows.append([*first, *second, *third])
     table("Every set", columns, rows)
-    columns = ["method", "sets", "harm", "worst harm", "claims", "planted: recovered", "worst"]
+    columns = [
+        "method",
+        "sets",
+        "harm",
+        "worst harm",
+        "claims",
+        "planted: recovered",
+        "together",
+        "worst",
+    ]
     columns += ["found", "biased: recovered", "worst", "ECE", "in budget", "x plain"]
     table("Over the sets", columns, [_summary_row(f) for f in figures])
     failed = [f"{x.data}, {x.method}: {error}" for x in lines for error in x.errors]
@@ -145,6 +154,7 @@ def _summary_row(f: dict[str, Any]) -> list[str]:
         _worst(f["worst_harm"]),
         _number(f["claims_on_ordinary"], 2),
         _number(planted["recovered"], 2),
+        _number(planted["recovered_together"], 2),
         _worst(planted["worst_recovered"], 2),
         _number(planted["found"], 2),
         _number(biased["recovered"], 2),

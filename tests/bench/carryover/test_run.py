@@ -125,6 +125,7 @@ def test_harm_and_what_is_recovered():
     assert auto["claims_on_ordinary"] == 0.5
     # Where the true groups gain a point, there is nothing to recover.
     assert auto["planted"]["recovered"] == pytest.approx(0.75)
+    assert auto["planted"]["recovered_together"] == pytest.approx((15 - 1) / (20 + 1))
     assert auto["planted"]["worst_gain"] == {"value": -1, "data": "nothing"}
     assert auto["planted"]["found"] == 1
     assert found["auto", SETTINGS]["harm"] == pytest.approx(-1.0)
