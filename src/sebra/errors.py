@@ -2,8 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import errno
+import os
+import signal
+
+# What the system says of a name that the user gave; anything else is the machine's trouble.
+_OF_A_NAME = frozenset(
+    {
+        errno.EACCES,
+        errno.EEXIST,
+        errno.EINVAL,
+        errno.EISDIR,
+        errno.ELOOP,
+        errno.ENAMETOOLONG,
+        errno.ENOENT,
+        errno.ENOTDIR,
+        errno.EPERM,
+        errno.EROFS,
+    }
+)
 
 
 class SebraError(Exception):
@@ -26,14 +43,39 @@ class CollapsedError(SebraError):
     """The ranking put all samples into one bucket; the message says what to change."""
 
 
-class Interrupted(SebraError):
-    """Stopped by a signal after writing a checkpoint (exit status 130)."""
+class Interrupted(BaseException):
+    """Stopped by a signal, with a checkpoint where there was one to write.
 
-    exit_status = 130
+    Like Ctrl-C it is no `Exception`: nobody may take it for a picture that cannot be read. The exit
+    status is 128 and the signal's number: 130 for Ctrl-C, 143 for SIGTERM.
+    """
+
+    def __init__(self, text: str, signum: int = signal.SIGINT) -> None:
+        super().__init__(text, signum)
+        self.exit_status = 128 + signum
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+    def saying(self, text: str) -> Interrupted:
+        """The same with words of who knows more."""
+        return Interrupted(text, self.args[1])
 
 
-def check(config: Any, checks: Mapping[str, bool]) -> None:
-    """Refuses a configuration, naming the first field whose check is false."""
-    for name, good in checks.items():
-        if not good:
-            raise UsageError(f"--set {name}={getattr(config, name)!r}: not a valid value")
+def stop(signum: int, frame: object) -> None:
+    """The handler of a signal outside of a run that could save more than it has."""
+    raise Interrupted("interrupted; the same command with --resume goes on from there", signum)
+
+
+def reason(error: BaseException) -> str:
+    """What an error says, in one line."""
+    said = str(getattr(error, "strerror", None) or error).strip()
+    return said.splitlines()[0][:300] if said else type(error).__name__
+
+
+def of_system(error: OSError, path: object = None) -> SebraError:
+    """An error of the system as one line with the file; a `UsageError` if its name is to blame."""
+    named = error.filename if path is None else path
+    shown = os.fsdecode(named) if isinstance(named, (str, bytes, os.PathLike)) else ""
+    text = f"{shown[:300]}: {reason(error)}" if shown else reason(error)
+    return UsageError(text) if error.errno in _OF_A_NAME else SebraError(text)

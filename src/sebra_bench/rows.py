@@ -27,9 +27,7 @@ def results_folder(out: str | None, command: str) -> RunFolder:
     A folder in which rows lie belongs to the command although the rest of its run is gone: rows
     are kept in version control, runs are not.
     """
-    if out is not None and (Path(out) / ROWS).is_file():
-        return RunFolder(Path(out))
-    return RunFolder.create(out, command)
+    return RunFolder.create(out, command, ours=out is not None and (Path(out) / ROWS).is_file())
 
 
 class Rows:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from sebra.debiasing.registry import method_class
-from sebra.errors import Interrupted, SebraError
+from sebra.errors import SebraError
 from sebra.ranking.registry import ranker_class
 from sebra.runs.config import parse_overrides
 from sebra.workflows.presets import layout_of
@@ -155,8 +155,6 @@ def _run_into(entry: Entry, bench: Workbench, job: Job, failed: Mapping[Job, Seb
         if job in failed:
             raise failed[job]
         entry.rows.append(job.run(bench))
-    except Interrupted:
-        raise
     except SebraError as error:
         why = re.sub(r"^--method \w+: ", "", str(error))
         entry.reason = f"seed {job.seed}: {why}" if entry.rows else why

@@ -78,10 +78,11 @@ class _Pool:
                     self.running[self._submit(pool, order)] = order
                 for future in wait(self.running, return_when=FIRST_COMPLETED).done:
                     self._finish(self.running.pop(future), future)
-        except (KeyboardInterrupt, Interrupted):
+        except (KeyboardInterrupt, Interrupted) as stop:
             for child in multiprocessing.active_children():
                 child.terminate()
-            raise Interrupted(
+            found = stop if isinstance(stop, Interrupted) else Interrupted("")
+            raise found.saying(
                 f"interrupted; finished rows stay in {self._where()}: the same command with the "
                 "same --out goes on from there"
             ) from None
@@ -115,8 +116,6 @@ class _Pool:
         name = f"{self.benches[order.place].name}: {order.job.name}"
         try:
             row = future.result()
-        except (Interrupted, BrokenProcessPool):
-            raise
         except SebraError as error:
             self.failed[order.place][order.job] = error
             return

@@ -289,8 +289,8 @@ class Workbench:
         try:
             with session.stoppable():
                 yield session, meter
-        except Interrupted:
-            raise Interrupted(
+        except Interrupted as stop:
+            raise stop.saying(
                 f"interrupted during {what}; finished rows stay in {self.folder.path}: "
                 "the same command with the same --out goes on from there"
             ) from None

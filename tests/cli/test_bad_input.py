@@ -285,14 +285,6 @@ RUNS: dict[str, Case] = {
         lambda p: ("rank", npz(p), *QUICK, "--out", crowded(p)),
         "photos holds other files",
     ),
-    "nothing to resume in a folder": (
-        lambda p: rank(npz(p), "--resume"),
-        "--resume: run has no checkpoint",
-    ),
-    "nothing to resume at all": (
-        lambda p: ("rank", npz(p), *QUICK, "--resume"),
-        "--resume: no unfinished rank run",
-    ),
     "evaluate what is no run": (
         lambda p: ("evaluate", crowded(p), npz(p)),
         "photos: not a run folder",

@@ -134,6 +134,24 @@ def test_a_batch_smaller_than_the_processes_is_refused(two):
 
 
 @pytest.mark.parametrize(
+    ("environment", "words"),
+    [
+        ({"WORLD_SIZE": "abc"}, "WORLD_SIZE=abc: expected a whole number"),
+        ({"WORLD_SIZE": "-2"}, "WORLD_SIZE=-2: expected a whole number"),
+        ({"WORLD_SIZE": "2", "RANK": "7"}, "RANK=7: expected a whole number from 0 to 1"),
+        ({"WORLD_SIZE": "2", "RANK": "0"}, "WORLD_SIZE=2 without MASTER_ADDR, MASTER_PORT"),
+    ],
+)
+def test_an_environment_that_no_launcher_sets_is_refused(call_cli, monkeypatch, environment, words):
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    done = call_cli("rank", "demo?n=100", "--device", "cpu")
+    assert (done.status, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"sebra: {words}")
+    assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
     ("arguments", "words"),
     [
         (("debias", "demo", "--method", "groupdro"), "--method groupdro: works in one process"),

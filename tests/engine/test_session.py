@@ -124,8 +124,9 @@ def test_a_second_signal_stops_at_once(tmp_path):
             os.kill(os.getpid(), signal.SIGTERM)
             went_on.append(1)
 
-    with session.stoppable(), pytest.raises(KeyboardInterrupt):
+    with session.stoppable(), pytest.raises(Interrupted) as stop:
         loop()
+    assert stop.value.exit_status == 143
     assert went_on == []
 
 

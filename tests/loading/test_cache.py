@@ -136,4 +136,27 @@ def test_root_follows_the_environment(tmp_path, monkeypatch):
 def test_meta_is_plain_json(tmp_path):
     Cache(tmp_path).array("things", ["a"], (3,), "i4", count_up)
     (meta,) = tmp_path.rglob("meta.json")
-    assert json.loads(meta.read_text(encoding="utf-8")) == {"made": True}
+    kept = json.loads(meta.read_text(encoding="utf-8"))
+    assert kept.pop("checksum")
+    assert kept == {"made": True}
+
+
+@pytest.mark.parametrize("name", ["array.npy", "meta.json"])
+def test_a_changed_byte_anywhere_makes_the_entry_again(tmp_path, name, caplog):
+    """Whatever a reader would make of it: the content is what counts."""
+    Cache(tmp_path).array("things", ["a"], (3,), "i4", count_up)
+    (file,) = tmp_path.rglob(name)
+    good = file.read_bytes()
+    for at in range(len(good)):
+        file.write_bytes(good[:at] + bytes([good[at] ^ 0x15]) + good[at + 1 :])
+        array, meta = Cache(tmp_path).array("things", ["a"], (3,), "i4", count_up)
+        assert (array.tolist(), meta) == ([0, 1, 2], {"made": True})
+    assert caplog.text.count("is damaged and is made again") == len(good)
+
+
+def test_an_entry_whose_json_lost_a_field_is_made_again(tmp_path):
+    Cache(tmp_path).array("things", ["a"], (3,), "i4", count_up)
+    (meta,) = tmp_path.rglob("meta.json")
+    kept = json.loads(meta.read_text(encoding="utf-8"))
+    meta.write_text(json.dumps({"checksum": kept["checksum"]}), encoding="utf-8")
+    assert Cache(tmp_path).array("things", ["a"], (3,), "i4", count_up)[1] == {"made": True}

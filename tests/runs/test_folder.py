@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyarrow import parquet
 
-from sebra.errors import UsageError
+from sebra.errors import SebraError, UsageError
 from sebra.runs.folder import RunFolder, clean, to_toml
 from sebra.samples.table import Fault
 
@@ -112,12 +116,44 @@ def test_an_earlier_run_may_be_written_again(folder):
     assert RunFolder.open(str(folder.path)).path == folder.path
 
 
-def test_resuming_needs_something_to_resume(tmp_path, monkeypatch):
+def test_resuming_begins_at_the_beginning_where_nothing_was_saved(tmp_path, monkeypatch):
+    """A job that is started again by a cluster always has the same options."""
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(UsageError, match="no unfinished rank run"):
-        RunFolder.create(None, "rank", resume=True)
-    with pytest.raises(UsageError, match="has no checkpoint"):
-        RunFolder.create(str(tmp_path / "empty"), "rank", resume=True)
+    assert RunFolder.create(None, "rank", resume=True).path.name.startswith("rank-")
+    out = tmp_path / "empty"
+    for _ in range(2):
+        assert RunFolder.create(str(out), "rank", resume=True).path == out
+    (out / ".ranking.parquet.4194305.tmp").parent.mkdir(exist_ok=True)
+    (out / ".ranking.parquet.4194305.tmp").write_bytes(b"half")
+    assert RunFolder.create(str(out), "rank", resume=True).path == out
+
+
+HOLD = """
+import sys, time
+from sebra.runs.folder import RunFolder
+folder = RunFolder.create(sys.argv[1], "rank")
+print("held", flush=True)
+time.sleep(60)
+"""
+
+
+def test_of_two_processes_with_one_folder_the_second_is_refused(tmp_path):
+    out = str(tmp_path / "run")
+    first = subprocess.Popen([sys.executable, "-c", HOLD, out], stdout=subprocess.PIPE, text=True)
+    try:
+        assert first.stdout.readline() == "held\n"
+        for resume in (False, True):
+            with pytest.raises(UsageError, match="is being written by another process"):
+                RunFolder.create(out, "rank", resume)
+    finally:
+        first.kill()
+        first.wait()
+    assert RunFolder.create(out, "rank").path == Path(out)
+
+
+def test_one_process_may_write_a_folder_again(tmp_path):
+    first = RunFolder.create(str(tmp_path / "run"), "rank")
+    assert RunFolder.create(str(tmp_path / "run"), "rank").path == first.path
 
 
 def test_resuming_without_a_name_takes_the_latest_unfinished_run(tmp_path, monkeypatch):
@@ -145,7 +181,7 @@ def test_a_write_that_fails_leaves_the_old_file_and_no_half_one(folder, monkeypa
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", fails)
-        with pytest.raises(OSError, match="No space left"):
+        with pytest.raises(SebraError, match="No space left"):
             folder.write_text("report.html", "new")
     assert (folder.path / "report.html").read_text(encoding="utf-8") == "old"
     assert names(folder) == ["report.html"]
@@ -154,12 +190,12 @@ def test_a_write_that_fails_leaves_the_old_file_and_no_half_one(folder, monkeypa
 def test_a_history_that_cannot_be_written_leaves_the_old_one(folder, monkeypatch):
     folder.write_history([{"epoch": 0, "label": "a", "loss": 1.0}])
 
-    def fails(self, path, **_):
+    def fails(table, path):
         path.write_bytes(b"half")
         raise OSError("disk full")
 
-    monkeypatch.setattr(pd.DataFrame, "to_parquet", fails)
-    with pytest.raises(OSError, match="disk full"):
+    monkeypatch.setattr(parquet, "write_table", fails)
+    with pytest.raises(SebraError, match="disk full"):
         folder.write_history([{"epoch": 1, "label": "a", "loss": 0.5}])
     assert names(folder) == ["history.parquet"]
     table = pd.read_parquet(folder.path / "history.parquet")

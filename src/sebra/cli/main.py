@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import signal
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -10,7 +12,7 @@ import typer
 
 from sebra import __version__
 from sebra.cli import data, debias, evaluate, predict, rank, show
-from sebra.errors import SebraError
+from sebra.errors import Interrupted, SebraError, UsageError, of_system, stop
 from sebra.plugins import COMMANDS, plugins
 from sebra.processes import is_main
 
@@ -53,8 +55,10 @@ for plugin in plugins(COMMANDS).values():
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs the command line and leaves with its status.
 
-    0 done; 2 wrong usage or wrong data, one line on stderr; 1 anything else; 130 interrupted.
+    0 done; 2 wrong usage or wrong data, one line on stderr; 1 anything else; 130 interrupted,
+    143 terminated.
     """
+    signal.signal(signal.SIGTERM, stop)
     sys.exit(run(list(sys.argv[1:] if arguments is None else arguments)))
 
 
@@ -62,9 +66,10 @@ def run(arguments: list[str]) -> int:
     """The same without leaving the process."""
     command = typer.main.get_command(app)
     try:
+        is_main()  # refuses an environment that is no launcher's before any work
         result = command.main(arguments, prog_name="sebra", standalone_mode=False)
         return int(result) if isinstance(result, int) else 0
-    except SebraError as error:
+    except (SebraError, Interrupted) as error:
         return _say(str(error), error.exit_status)
     except _WRONG_USAGE as error:
         if type(error).__name__ == "NoArgsIsHelpError":
@@ -76,12 +81,15 @@ def run(arguments: list[str]) -> int:
     except BrokenPipeError:
         return 1
     except OSError as error:
-        return _say(str(error), 1)
+        return _say(str(of_system(error)), of_system(error).exit_status)
+    except MemoryError as error:
+        return _say(f"not enough memory ({error})" if str(error) else "not enough memory", 1)
 
 
 def _say(text: str, status: int) -> int:
     one_line = " ".join(text.split())
-    if status == 2 and not is_main():
-        return status  # the main process says the same
+    with contextlib.suppress(UsageError):  # an environment that is no launcher's
+        if status == 2 and not is_main():
+            return status  # the main process says the same
     typer.echo(f"sebra: {one_line}", err=True)
     return status

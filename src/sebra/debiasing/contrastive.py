@@ -17,7 +17,7 @@ from sebra.engine.networks import Network
 from sebra.engine.passes import batches_of
 from sebra.engine.session import Session
 from sebra.engine.task import Task
-from sebra.errors import UsageError, check
+from sebra.errors import UsageError
 from sebra.loading.augment import Augment
 from sebra.ranking.noise import SUSPECT
 
@@ -54,18 +54,6 @@ class ContrastiveConfig(TrainConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        checks = {
-            "gamma": self.gamma >= 0,
-            "tau": self.tau > 0,
-            "positives": self.positives >= 1,
-            "negatives": self.negatives >= 1,
-            "rank_gap": self.rank_gap >= 1,
-            "hard": self.hard >= 0,
-            "ce_on": self.ce_on in ("anchor", "positive", "both"),
-            "denominator": self.denominator in ("anchor", "batch"),
-            "negatives_from": self.negatives_from in ("fresh", "anchors"),
-        }
-        check(self, checks)
         if self.shares_anchors and (self.negatives != 1 or self.batch % _pairs_unit()):
             raise UsageError(
                 "--set negatives_from=anchors: needs one negative per anchor (--set negatives=1) "

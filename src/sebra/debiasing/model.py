@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,12 +14,14 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from sebra.checksums import of_json, of_tensors
 from sebra.engine import networks
 from sebra.engine.device import autocast, choose_device
 from sebra.engine.networks import Network, NetworkSpec
-from sebra.errors import SebraError, UsageError
+from sebra.errors import UsageError, reason
 from sebra.loading.texts import Tokeniser
 from sebra.samples.table import Texts
+from sebra.whole import written
 
 WEIGHTS, DESCRIPTION = "model.safetensors", "model.json"
 VOCABULARY = "tokenizer.json"  # of a model that takes text
@@ -118,6 +120,7 @@ class Model:
 
         where = Path(folder)
         state = {k: v.detach().cpu().contiguous() for k, v in self.network.state_dict().items()}
+        vocabulary = None if self.tokeniser is None else self.tokeniser.vocabulary
         description = {
             "format": FORMAT,
             "classes": list(self.classes),
@@ -125,21 +128,19 @@ class Model:
             "preprocessing": IMAGE_PREPROCESSING,
             **self.details,
         }
-        files: dict[str, Callable[[Path], object]] = {
-            WEIGHTS: lambda file: save_file(state, file),
-            DESCRIPTION: lambda file: file.write_text(
-                json.dumps(description, indent=2) + "\n", encoding="utf-8"
-            ),
-        }
         if self.tokeniser is not None:
             description["preprocessing"] = {
                 "length": self.tokeniser.length,
                 "pair": self.tokeniser.pair,
                 "apart": self.tokeniser.apart,
             }
-            vocabulary = self.tokeniser.vocabulary
-            files[VOCABULARY] = lambda file: file.write_text(vocabulary, encoding="utf-8")
-        _write_all(where, files)
+        description["checksum"] = _checksum(description, state, vocabulary)
+        names = (WEIGHTS, DESCRIPTION, *(() if vocabulary is None else (VOCABULARY,)))
+        with written(*(where / name for name in names)) as passing:
+            save_file(state, passing[0])
+            passing[1].write_text(json.dumps(description, indent=2) + "\n", encoding="utf-8")
+            if vocabulary is not None:
+                passing[2].write_text(vocabulary, encoding="utf-8")
 
     @classmethod
     def load(cls, folder: str | Path, device: str = "auto") -> Model:
@@ -154,36 +155,26 @@ class Model:
             found: Mapping[str, Any] = json.loads((where / DESCRIPTION).read_text("utf-8"))
             specs = tuple(NetworkSpec.from_dict(s) for s in found["networks"])
             classes = tuple(str(c) for c in found["classes"])
-            network = assemble([networks.build(s, 0) for s in specs])
-            network.load_state_dict(load_file(where / WEIGHTS))
+            state = load_file(where / WEIGHTS)
             tokeniser = _read_tokeniser(where, specs[0], found["preprocessing"])
+            vocabulary = None if tokeniser is None else tokeniser.vocabulary
+            if found.get("checksum", "") not in ("", _checksum(found, state, vocabulary)):
+                raise ValueError("damaged: its files are not what was written")
+            network = assemble([networks.build(s, 0) for s in specs])
+            network.load_state_dict(state)
         except (KeyError, TypeError, ValueError, RuntimeError, SafetensorError, OSError) as error:
-            first = str(error).splitlines()[0]
-            raise UsageError(f"{folder}: not a model of Sebra ({first})") from None
-        known = {"format", "classes", "networks", "preprocessing"}
+            raise UsageError(f"{folder}: not a model of Sebra ({reason(error)})") from None
+        known = {"format", "classes", "networks", "preprocessing", "checksum"}
         details = {k: v for k, v in found.items() if k not in known}
         return cls(network.to(choose_device(device)).eval(), classes, specs, details, tokeniser)
 
 
-def _write_all(folder: Path, files: Mapping[str, Callable[[Path], object]]) -> None:
-    """Every file under a passing name first, so that a full disk changes none of them."""
-    from safetensors import SafetensorError
-
-    passing = {name: folder / f".{name}.{os.getpid()}.tmp" for name in files}
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, write in files.items():
-            write(passing[name])
-            with open(passing[name], "rb+") as file:
-                os.fsync(file.fileno())
-        for name in files:
-            os.replace(passing[name], folder / name)
-    except (OSError, SafetensorError) as error:
-        reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
-        raise SebraError(f"{folder / WEIGHTS}: cannot be written ({reason})") from error
-    finally:
-        for temporary in passing.values():
-            temporary.unlink(missing_ok=True)
+def _checksum(
+    description: Mapping[str, Any], state: Mapping[str, Tensor], vocabulary: str | None
+) -> str:
+    """Of all files of a model together; a model is damaged where any of them is."""
+    plain = {k: v for k, v in description.items() if k != "checksum"}
+    return of_tensors(state, of_json(plain), vocabulary or "")
 
 
 def _read_tokeniser(where: Path, spec: NetworkSpec, found: Any) -> Tokeniser | None:

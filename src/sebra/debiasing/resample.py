@@ -17,8 +17,8 @@ from sebra.engine.networks import Network
 from sebra.engine.session import Session
 from sebra.engine.step import weighted_draws
 from sebra.engine.task import Task
-from sebra.errors import check
 from sebra.loading.augment import Augment
+from sebra.values import check
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from sebra.errors import UsageError
-from sebra.processes import number, size
+from sebra.processes import number, require_launcher, size
 
 
 def start(name: str) -> torch.device | None:
@@ -26,6 +26,7 @@ def start(name: str) -> torch.device | None:
     """
     if size() == 1:
         return None
+    require_launcher()
     from accelerate import PartialState
 
     on_cpu = name == "cpu" or not torch.cuda.is_available()

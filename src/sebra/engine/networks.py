@@ -22,6 +22,9 @@ IMAGENET_STD = (0.229, 0.224, 0.225)
 SMALL, RANDOM, LINEAR = "small", "random", "linear"
 
 
+_MOST, _MOST_WEIGHTS = 2**24, 2**31  # sizes that a description of a model may ask for
+
+
 @dataclass(frozen=True)
 class NetworkSpec:
     """All that is needed to build a network again.
@@ -48,7 +51,14 @@ class NetworkSpec:
 
     @staticmethod
     def from_dict(values: Mapping[str, Any]) -> NetworkSpec:
-        return NetworkSpec(**{**values, "inputs": tuple(values["inputs"])})
+        """From a description; a size that nobody trains with is a `ValueError`."""
+        spec = NetworkSpec(**{**values, "inputs": tuple(values["inputs"])})
+        sizes = (*spec.inputs, spec.classes, spec.hidden + 1, spec.heads)
+        if not 1 <= len(spec.inputs) <= 3 or not all(1 <= int(n) <= _MOST for n in sizes):
+            raise ValueError(f"a network of {spec.inputs} inputs, {spec.classes} classes")
+        if spec.inputs[0] * max(spec.hidden, spec.classes) * spec.heads > _MOST_WEIGHTS:
+            raise ValueError("a network with more weights than memory")
+        return spec
 
 
 class EnsembleHead(nn.Module):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
-from sebra.errors import SebraError, UsageError
+from sebra.checksums import of_tensors
+from sebra.errors import UsageError, reason
+from sebra.whole import written
 
 _TENSOR = "__tensor__"
 _DICT = "__items__"
@@ -20,28 +21,14 @@ def save(path: Path, state: Any, header: dict[str, Any]) -> None:
 
     A file that cannot be written is a `SebraError` (a full disk, a folder that vanished).
     """
-    from safetensors import SafetensorError
     from safetensors.torch import save_file
 
     tensors: dict[str, Tensor] = {}
     skeleton = _flatten(state, tensors)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        meta = {"state": json.dumps(skeleton), "header": json.dumps(header)}
+    meta = {"state": json.dumps(skeleton), "header": json.dumps(header)}
+    meta["checksum"] = of_tensors(tensors, meta["state"], meta["header"])
+    with written(path) as (temporary,):
         save_file(tensors, str(temporary), metadata=meta)
-        with open(temporary, "rb+") as file:
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except (OSError, SafetensorError) as error:
-        raise SebraError(f"{path}: cannot be written ({_first_line(error)})") from error
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def load_header(path: Path) -> dict[str, Any]:
-    """The JSON header alone."""
-    return _open(path)[0]
 
 
 def load(path: Path) -> tuple[Any, dict[str, Any]]:
@@ -63,17 +50,17 @@ def _open(path: Path) -> tuple[dict[str, Any], Any, dict[str, Tensor]]:
             if not isinstance(header, dict):
                 raise ValueError("its header is no table")
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        if meta.get("checksum") != of_tensors(tensors, meta["state"], meta["header"]):
+            raise ValueError("its content is not what was written")
     except (SafetensorError, OSError, LookupError, ValueError, TypeError, RuntimeError) as error:
         raise _refused(path, error) from None
     return header, skeleton, tensors
 
 
 def _refused(path: Path, error: Exception) -> UsageError:
-    return UsageError(f"{path}: not a checkpoint of Sebra ({_first_line(error)})")
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).splitlines()[0] if str(error) else type(error).__name__
+    return UsageError(
+        f"{path}: not a checkpoint of Sebra, or damaged ({reason(error)}); start without --resume"
+    )
 
 
 def _flatten(value: Any, tensors: dict[str, Tensor]) -> Any:

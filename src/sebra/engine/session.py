@@ -95,7 +95,7 @@ class Session:
         self._found: dict[str, Any] | None = None  # identity of the checkpoint that was read
         self._every = checkpoint_seconds() if every_seconds is None else every_seconds
         self._saved_at = time.monotonic()
-        self._stop = threading.Event()
+        self._stop = 0  # the signal that asked to stop
         self._prefix: list[str] = []
         self._done: dict[str, Any] = {}
         self._current: dict[str, Any] | None = None
@@ -183,7 +183,7 @@ class Session:
 
     @property
     def interrupted(self) -> bool:
-        return self._stop.is_set()
+        return self._stop > 0
 
     @contextmanager
     def stoppable(self) -> Iterator[None]:
@@ -204,12 +204,9 @@ class Session:
                 signal.signal(s, old)
 
     def _handle(self, signum: int, frame: Any) -> None:
-        if self._stop.is_set():
-            raise KeyboardInterrupt
-        self._stop.set()
-        if self._latest is None:
-            kept = self._file is not None and self._file.exists()
-            raise Interrupted(f"interrupted{self._how_to_go_on() if kept else ''}")
+        again, self._stop = self._stop, signum
+        if again or self._latest is None:
+            raise Interrupted(f"interrupted{self._how_to_go_on()}", signum)
         self.progress.message("stopping after this epoch (again to stop at once)")
 
     def close(self) -> None:
@@ -224,16 +221,16 @@ class Session:
 
     def _epoch_done(self, key: str, epoch: int, state: Mapping[str, Any]) -> None:
         due = time.monotonic() - self._saved_at >= self._every
-        if self._file is not None and (due or self._stop.is_set()):
+        if self._file is not None and (due or self._stop):
             self._current = {"phase": key, "epoch": epoch, "state": capture(state)}
             self._save()
-        if self._stop.is_set():
-            kept = self._file is not None and self._file.exists()
-            where = self._how_to_go_on() if kept else ""
-            raise Interrupted(f"interrupted after epoch {epoch} of {key}{where}")
+        if self._stop:
+            where = self._how_to_go_on()
+            raise Interrupted(f"interrupted after epoch {epoch} of {key}{where}", self._stop)
 
     def _how_to_go_on(self) -> str:
-        assert self._file is not None
+        if self._file is None:
+            return ""
         return f"; go on with --resume --out {self._file.parent.parent}"
 
     def _keep_failed(self) -> str:

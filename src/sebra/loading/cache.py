@@ -2,7 +2,9 @@
 
 An entry is a folder with the array and a small JSON file. It is written under a temporary name in
 the same place and renamed when it is complete, so a reader sees a whole entry or none, and of two
-processes that build the same entry at once the first one wins.
+processes that build the same entry at once the first one wins. The JSON file holds a checksum of
+all of it, which is compared when the entry is opened: reading an array costs that much once, at the
+speed of the disk, and leaves it in the system's memory for who reads it next.
 """
 
 from __future__ import annotations
@@ -26,9 +28,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sebra.errors import SebraError
+from sebra.checksums import of_file, of_json, of_parts
+from sebra.errors import SebraError, reason
 from sebra.places import cache_root
-from sebra.samples.files import is_alive
+from sebra.processes import is_alive
 
 log = logging.getLogger(__name__)
 
@@ -37,6 +40,7 @@ Parts = Sequence[str | int | bytes]
 Fill = Callable[[npt.NDArray[Any]], dict[str, Any]]
 PASSING = "passing"  # something was wrong that may be right the next time
 _ARRAY, _META = "array.npy", "meta.json"
+_CHECKSUM = "checksum"
 _TEMPORARY = ".building-"
 _ABANDONED_SECONDS = 2 * 24 * 3600  # for a builder on another machine, which cannot be asked
 
@@ -49,6 +53,10 @@ def digest(parts: Iterable[str | int | bytes]) -> str:
         state.update(len(data).to_bytes(8, "little"))
         state.update(data)
     return state.hexdigest()[:32]
+
+
+def _checksum(array: Path, meta: dict[str, Any]) -> str:
+    return of_parts([of_file(array), of_json(meta)])
 
 
 class Cache:
@@ -67,13 +75,13 @@ class Cache:
         folder = self.path(kind, key)
         try:
             meta = json.loads((folder / _META).read_text(encoding="utf-8"))
+            if meta.pop(_CHECKSUM, "") != _checksum(folder / _ARRAY, meta):
+                raise ValueError("its content is not what was written")
             array = np.load(folder / _ARRAY, mmap_mode="r", allow_pickle=False)
-            if not isinstance(meta, dict):
-                raise ValueError(f"{_META} is no table")
         except FileNotFoundError:
             return None
-        except (OSError, ValueError, EOFError, RecursionError) as error:
-            log.warning("cache entry %s is damaged and is built again (%s)", folder, error)
+        except Exception as error:  # a damaged entry can make the readers raise nearly anything
+            log.warning("cache entry %s is damaged and is made again (%s)", folder, reason(error))
             self.drop(kind, key)
             return None
         return array, meta
@@ -115,7 +123,8 @@ class Cache:
             if isinstance(target, np.memmap):
                 target.flush()
             del target
-            (building / _META).write_text(json.dumps(meta), encoding="utf-8")
+            kept = {**meta, _CHECKSUM: _checksum(building / _ARRAY, meta)}
+            (building / _META).write_text(json.dumps(kept), encoding="utf-8")
             for name in (_ARRAY, _META):
                 _sync(building / name)
             self._publish(building, self.path(kind, key))

@@ -24,12 +24,13 @@ from sebra.engine.step import (
     train_epoch,
 )
 from sebra.engine.task import Task
-from sebra.errors import UsageError, check
+from sebra.errors import UsageError
 from sebra.loading.augment import Augment
 from sebra.ranking.activations import Profile
 from sebra.ranking.formulas import weighted_loss
 from sebra.ranking.ranking import Array, Monitor, Ranker, RankResult, ranks_within_classes
 from sebra.ranking.sebra import batch_for
+from sebra.values import check
 
 _KNOWN = 0.5  # p_y above which the history counts a sample as learned
 _OTHER_NETWORK = 0.25  # relative change of an importance that means: not the marked network
@@ -56,17 +57,7 @@ class NeuronsConfig:
     examples: int = 8
 
     def __post_init__(self) -> None:
-        checks = {
-            "epochs": self.epochs >= 1,
-            "optimizer": self.optimizer in ("sgd", "adam", "adamw"),
-            "lr": self.lr > 0,
-            "batch": self.batch >= 0,
-            "crop": 0 < self.crop <= 1,
-            "top": self.top >= 1,
-            "buckets": self.buckets >= 1,
-            "examples": self.examples >= 1,
-        }
-        check(self, checks)
+        check(self)
 
 
 @dataclass(frozen=True)

@@ -27,11 +27,11 @@ from torch import Tensor
 
 from sebra.engine.session import Session
 from sebra.engine.task import Task
-from sebra.errors import check
 from sebra.ranking.balance import Flags, contrast_weights, neutral_weights
 from sebra.ranking.crossfit import HeadJudge, Judge, NetworkJudge
 from sebra.ranking.noise import SUSPECT, NoiseEstimate, estimate_noise, noise_among
 from sebra.ranking.ranking import Monitor, Ranker, RankResult
+from sebra.values import check
 
 Floats = npt.NDArray[np.float64]
 _EARLIER_SHARE = 0.5  # of the margins of stages before the last, in the order inside a pattern

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sebra.errors import CollapsedError, UsageError
-from sebra.samples.parquet import read_parquet
+from sebra.samples.parquet import read_parquet, write_parquet
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -190,14 +190,7 @@ class Ranking:
 
     def save(self, path: Path) -> None:
         """Writes the table as Parquet, atomically."""
-        import os
-
-        temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-        try:
-            self.table.to_parquet(temporary, index=False)
-            os.replace(temporary, path)
-        finally:
-            temporary.unlink(missing_ok=True)
+        write_parquet(path, self.table)
 
     @classmethod
     def load(cls, path: str | Path) -> Ranking:

@@ -19,11 +19,11 @@ from sebra.engine.step import (
     train_epoch,
 )
 from sebra.engine.task import Task
-from sebra.errors import check
 from sebra.loading.augment import Augment
 from sebra.ranking.formulas import is_learned, p_critical_of, upweight, weighted_loss
 from sebra.ranking.pace import Pace, Snapshot
 from sebra.ranking.ranking import Monitor, Ranker, RankResult
+from sebra.values import check
 
 FULL, REMAINING = "full", "remaining"  # kinds of draws
 _COLLAPSED_SHARE = 0.5  # learned; below it a note says that the ranking says little
@@ -67,21 +67,7 @@ class SebraConfig:
     use_v: bool = True
 
     def __post_init__(self) -> None:
-        checks = {
-            "p_critical": 0 < self.p_critical < 1,
-            "lam": self.lam is None or self.lam > 0,
-            "beta": self.beta > 0,
-            "epochs": self.epochs >= 1,
-            "enough": 0 <= self.enough <= 1,
-            "draws": self.draws == REMAINING or 0 < draws_share(self.draws) <= 1,
-            "resolution": self.resolution in ("auto", "epoch"),
-            "max_share": 0 < self.max_share <= 1,
-            "optimizer": self.optimizer in ("sgd", "adam", "adamw"),
-            "lr": self.lr > 0,
-            "batch": self.batch >= 0,
-            "crop": 0 < self.crop <= 1,
-        }
-        check(self, checks)
+        check(self, {"draws": self.draws == REMAINING or 0 < draws_share(self.draws) <= 1})
         if self.lam is not None:
             object.__setattr__(self, "p_critical", p_critical_of(self.lam, self.beta))
 

@@ -13,11 +13,12 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from sebra.errors import UsageError
-from sebra.processes import is_main, require_one
-from sebra.samples.files import is_alive, utf8
+from sebra.errors import UsageError, reason
+from sebra.processes import is_alive, is_main, require_one
 from sebra.samples.marks import GUARD
+from sebra.samples.parquet import write_parquet
 from sebra.samples.table import Fault
+from sebra.whole import utf8, write_text
 
 CONFIG, METRICS, RANKING, HISTORY = (
     "config.toml",
@@ -39,40 +40,43 @@ class RunFolder:
         self.path = path
 
     @classmethod
-    def create(cls, out: str | None, command: str, resume: bool = False) -> RunFolder:
+    def create(
+        cls, out: str | None, command: str, resume: bool = False, ours: bool = False
+    ) -> RunFolder:
         """The folder for a new run, or with `resume` the one to go on with; it is writable.
 
-        Of several processes only the main one leaves files: the others get a temporary folder,
-        which is removed when they end.
+        ours: the files in it are known to be the command's. Of several processes only the main one
+        leaves files: the others get a temporary folder, which is removed when they end. A process
+        of another command that writes to the same folder is refused until this one is done.
         """
         if resume:
             require_one("--resume")
         if not is_main():
             return cls(_passing())
-        path = Path(out) if out else _latest(command) if resume else _fresh(command)
-        if path.is_dir() and not _is_run(path) and _holds_files(path):
-            raise UsageError(f"--out: {path} holds other files; choose a new or an empty folder")
-        if resume and not (path / CHECKPOINT).is_dir() and not (path / METRICS).is_file():
-            raise UsageError(f"--resume: {path} has no checkpoint; start without --resume")
-        created = [place for place in (path, *path.parents) if not place.exists()]
-        folder = cls(path)
-        # A run that fails before it wrote anything leaves no empty folder behind.
-        weakref.finalize(folder, _remove_empty, created)
+        path = Path(out) if out else (_latest(command) if resume else None) or _fresh(command)
         try:
+            if path.is_dir() and not (ours or _is_run(path)) and _holds_files(path):
+                raise UsageError(f"--out: {path} holds other files; choose a new or empty folder")
+            created = [p for p in (path / CHECKPOINT, path, *path.parents) if not p.exists()]
+            folder = cls(path)
+            # A run that fails before it wrote anything leaves no empty folder behind.
+            weakref.finalize(folder, _remove_empty, created)
             path.mkdir(parents=True, exist_ok=True)
+            weakref.finalize(folder, _unlock, _lock(path))
             probe = path / f".probe.{os.getpid()}.tmp"
             probe.write_bytes(b"")
             probe.unlink()
             for leftover in _leftovers(path):
                 leftover.unlink(missing_ok=True)
         except OSError as error:
-            raise UsageError(f"--out: cannot write to {path} ({error.strerror})") from None
+            shown = f"{path!s:.200}"
+            raise UsageError(f"--out: cannot write to {shown} ({reason(error)})") from None
         return folder
 
     @classmethod
     def open(cls, path: str) -> RunFolder:
         """An existing run."""
-        if not Path(path).is_dir() or not _is_run(Path(path)):
+        if not os.path.isdir(path) or not _is_run(Path(path)):
             raise UsageError(f"{path}: not a run folder (no {CONFIG} in it)")
         return cls(Path(path))
 
@@ -85,19 +89,7 @@ class RunFolder:
 
     def write_text(self, name: str, text: str) -> Path:
         """Writes a file whole or not at all; what UTF-8 cannot hold is escaped."""
-        self.path.mkdir(parents=True, exist_ok=True)
-        target = self.path / name
-        temporary = target.with_name(f".{name}.{os.getpid()}.tmp")
-        text = utf8(text)
-        try:
-            with open(temporary, "w", encoding="utf-8", newline="") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, target)
-        finally:
-            temporary.unlink(missing_ok=True)
-        return target
+        return write_text(self.path / name, text)
 
     def write_metrics(self, metrics: Mapping[str, Any]) -> None:
         self.write_text(METRICS, json.dumps(clean(metrics), indent=2, allow_nan=False) + "\n")
@@ -131,13 +123,7 @@ class RunFolder:
     def write_history(self, rows: list[dict[str, Any]]) -> None:
         import pandas as pd
 
-        self.path.mkdir(parents=True, exist_ok=True)
-        temporary = self.path / f".{HISTORY}.{os.getpid()}.tmp"
-        try:
-            pd.DataFrame(rows).to_parquet(temporary, index=False)
-            os.replace(temporary, self.path / HISTORY)
-        finally:
-            temporary.unlink(missing_ok=True)
+        write_parquet(self.path / HISTORY, pd.DataFrame(rows))
 
     def write_quarantine(self, faults: Iterable[Fault]) -> None:
         """`id`, `reason`; a text that a spreadsheet would run as a formula gets an apostrophe."""
@@ -214,6 +200,8 @@ def _remove_empty(folders: list[Path]) -> None:
     for folder in folders:
         try:
             folder.rmdir()
+        except FileNotFoundError:
+            continue
         except OSError:
             return
 
@@ -253,10 +241,41 @@ def _fresh(command: str) -> Path:
     return path
 
 
-def _latest(command: str) -> Path:
+def _latest(command: str) -> Path | None:
+    """The unfinished run to go on with; None where there is none and it starts at the beginning."""
     found = sorted(Path("runs").glob(f"{command}-*/{CHECKPOINT}"), key=lambda p: p.stat().st_mtime)
-    if not found:
+    return found[-1].parent if found else None
+
+
+_LOCKS: dict[int, tuple[int, int]] = {}  # open handles of this process: device and inode
+
+
+def _lock(path: Path) -> int | None:
+    """Holds a folder for this process until `_unlock`; the system lets go when it dies."""
+    try:
+        import fcntl
+    except ImportError:  # not on this system
+        return None
+    handle = os.open(path, os.O_RDONLY)
+    found = os.fstat(handle)
+    place = found.st_dev, found.st_ino
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(handle)
+        if place in _LOCKS.values():  # an earlier run of this process that nobody cleared away
+            return None
         raise UsageError(
-            f"--resume: no unfinished {command} run under runs/; give its folder by --out"
-        )
-    return found[-1].parent
+            f"--out: {path} is being written by another process; wait for it or choose another"
+        ) from None
+    except OSError:  # a file system without locks
+        os.close(handle)
+        return None
+    _LOCKS[handle] = place
+    return handle
+
+
+def _unlock(handle: int | None) -> None:
+    if handle is not None:
+        del _LOCKS[handle]
+        os.close(handle)

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from sebra.errors import UsageError
 from sebra.samples.table import SPLITS
+from sebra.whole import utf8
 
 IMAGE_SUFFIXES = frozenset(
     {".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm"}
@@ -67,35 +68,6 @@ def ids_of(paths: Sequence[Path], root: Path) -> npt.NDArray[np.object_]:
     for i, path in enumerate(paths):
         ids[i] = utf8(str(path)[start:].replace(os.sep, "/"))
     return ids
-
-
-def utf8(text: str) -> str:
-    r"""The text, with every byte of a file name that is not UTF-8 written as `\xNN`.
-
-    Names stay apart that differ in such bytes only, and the same name always gives the same text.
-    """
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        pass
-    else:
-        return text
-    try:
-        data = text.encode("utf-8", "surrogateescape")
-    except UnicodeEncodeError:  # half a UTF-16 pair, from elsewhere than a file name
-        data = text.encode("utf-8", "backslashreplace")
-    return data.decode("utf-8", "backslashreplace")
-
-
-def is_alive(pid: int) -> bool:
-    """Whether a process of this machine is still there, to tell its files from abandoned ones."""
-    try:
-        os.kill(pid, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except PermissionError:
-        return True
-    return True
 
 
 def split_code(name: str, where: str) -> int:

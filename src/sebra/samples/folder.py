@@ -15,9 +15,9 @@ from sebra.samples.files import (
     require_folder,
     split_code,
     subfolders,
-    utf8,
 )
 from sebra.samples.table import ImageFiles, Samples
+from sebra.whole import utf8
 
 
 def read_folder(path: Path) -> Samples:

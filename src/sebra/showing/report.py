@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from sebra.samples.table import Fault, Samples
 from sebra.showing.thumbnails import Thumbnail
+from sebra.whole import write_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -47,15 +47,7 @@ class ReportInput:
 
 def write_report(run: ReportInput, path: Path) -> Path:
     """Writes the report, under 15 MB whatever the size of the data, and returns its path."""
-    text = report_html(run)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        # A name with broken encoding becomes an escape that JSON and people can still read.
-        temporary.write_text(text, encoding="utf-8", errors="backslashreplace", newline="\n")
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    return path
+    return write_text(path, report_html(run))
 
 
 def report_html(run: ReportInput) -> str:

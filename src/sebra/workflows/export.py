@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from sebra.debiasing.model import Model
 from sebra.errors import UsageError
+from sebra.whole import written
 
 FORMATS = ("onnx",)
 INPUT, OUTPUT = "input", "probabilities"
@@ -50,13 +51,8 @@ def export(model: Model, file: Path, format_: str = "onnx") -> dict[str, Any]:
         raise UsageError(
             f"--format onnx: needs {' and '.join(missing)}; pip install 'sebra[export]' brings them"
         )
-    file.parent.mkdir(parents=True, exist_ok=True)
-    temporary = file.with_name(f".{file.name}.{os.getpid()}.tmp")
-    try:
+    with written(file) as (temporary,):
         _write_onnx(model, temporary)
-        os.replace(temporary, file)
-    finally:
-        temporary.unlink(missing_ok=True)
     kind = "uint8" if len(model.inputs) == 3 else "float32"
     return {
         "format": format_,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ from sebra.measuring.tables import csv_text
 from sebra.ranking.noise import SUSPECT
 from sebra.ranking.ranking import Ranking
 from sebra.runs.folder import CONFIG, RunFolder
+from sebra.whole import write_text, written
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,9 +40,9 @@ def export_ranking(run: str, format_: str, out: Path, data: str | None = None) -
     FiftyOne loads as `FiftyOneImageClassificationDataset`.
     """
     table = Ranking.load(run).table
-    writers: dict[str, Callable[[], None]] = {
-        "csv": lambda: _write_text(out, csv_text(_rows(table))),
-        "cleanlab": lambda: _write_text(out, csv_text(_label_issues(table))),
+    writers: dict[str, Callable[[], object]] = {
+        "csv": lambda: write_text(out, csv_text(_rows(table))),
+        "cleanlab": lambda: write_text(out, csv_text(_label_issues(table))),
         "npz": lambda: _write_npz(out, table),
         "fiftyone": lambda: _write_fiftyone(out, table, _samples(run, data)),
     }
@@ -85,12 +85,8 @@ def _write_npz(out: Path, table: pd.DataFrame) -> None:
         "classes": classes,
         "ids": table["id"].astype(str).to_numpy(dtype=np.str_),
     }
-    temporary = out.with_name(f".{out.name}.{os.getpid()}.tmp.npz")
-    try:
-        np.savez_compressed(temporary, **arrays)
-        os.replace(temporary, out)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with written(out) as (temporary,), temporary.open("wb") as file:
+        np.savez_compressed(file, **arrays)
 
 
 def _samples(run: str, data: str | None) -> Samples:
@@ -120,8 +116,8 @@ def _write_fiftyone(out: Path, table: pd.DataFrame, samples: Samples) -> None:
         facts = {"sample_id" if k == "id" else k: _plain(v) for k, v in row.items()}
         facts.pop("label")
         labels[key] = {"label": str(row["label"]), "attributes": facts}
-    _write_text(out / "data.json", json.dumps(files, ensure_ascii=False))
-    _write_text(
+    write_text(out / "data.json", json.dumps(files, ensure_ascii=False))
+    write_text(
         out / "labels.json", json.dumps({"labels": labels}, ensure_ascii=False, allow_nan=False)
     )
 
@@ -148,7 +144,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, (np.floating, float)):
         return float(value) if np.isfinite(value) else None
     return str(value)
-
-
-def _write_text(path: Path, text: str) -> None:
-    RunFolder(path.parent).write_text(path.name, text)

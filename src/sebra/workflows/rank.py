@@ -173,8 +173,11 @@ def identity_of(command: str, source: Source, options: dict[str, Any]) -> dict[s
 def open_session(
     folder: RunFolder | None, identity: dict[str, Any], resume: bool, progress: ProgressSink | None
 ) -> Session:
-    checkpoint = None if folder is None else folder.checkpoint
-    return Session(checkpoint, identity, resume=resume, progress=progress)
+    """The session of a command; from here on its folder is that of an unfinished run."""
+    if folder is None:
+        return Session(None, identity, progress=progress)
+    folder.checkpoint.mkdir(parents=True, exist_ok=True)
+    return Session(folder.checkpoint, identity, resume=resume, progress=progress)
 
 
 def write_rank_run(folder: RunFolder, run: RankRun, identity: dict[str, Any], config: Any) -> None:

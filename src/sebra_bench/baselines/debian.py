@@ -21,8 +21,8 @@ from sebra.engine.networks import Network
 from sebra.engine.session import Session
 from sebra.engine.step import TrainStep, make_optimizer
 from sebra.engine.task import Task
-from sebra.errors import check
 from sebra.loading.augment import Augment
+from sebra.values import check
 from sebra_bench.baselines.losses.violation import conflict_weights, discovery_loss
 
 

@@ -26,8 +26,9 @@ from sebra.debiasing.method import Help, Method, TrainConfig, every_sample, make
 from sebra.engine.networks import Network
 from sebra.engine.session import Session
 from sebra.engine.task import Task
-from sebra.errors import UsageError, check
+from sebra.errors import UsageError
 from sebra.loading.augment import Augment
+from sebra.values import check
 
 STRENGTHS = (1.0, 0.7, 0.3, 0.1, 0.07, 0.03, 0.01)  # the paper's grid of inverse penalties
 

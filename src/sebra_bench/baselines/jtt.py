@@ -19,8 +19,8 @@ from sebra.engine.networks import Network
 from sebra.engine.session import Session
 from sebra.engine.step import evaluating, predict, shuffled, weighted_draws
 from sebra.engine.task import Task
-from sebra.errors import check
 from sebra.loading.augment import Augment
+from sebra.values import check
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,8 @@ from sebra.engine.networks import Network
 from sebra.engine.session import Session
 from sebra.engine.step import make_optimizer
 from sebra.engine.task import Task
-from sebra.errors import check
 from sebra.loading.augment import Augment
+from sebra.values import check
 from sebra_bench.baselines.losses.gce import generalised_cross_entropy
 
 

@@ -23,8 +23,8 @@ from sebra.debiasing.method import Help, Method, TrainConfig, every_sample, make
 from sebra.engine.networks import Network
 from sebra.engine.session import Session
 from sebra.engine.task import Task
-from sebra.errors import check
 from sebra.loading.augment import Augment
+from sebra.values import check
 from sebra_bench.baselines.shifts import RANDOMS, Shift, feature_shifts, image_shifts, text_shifts
 
 

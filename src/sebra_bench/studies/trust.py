@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from sebra.errors import Interrupted, SebraError, UsageError
+from sebra.errors import SebraError, UsageError
 from sebra.ranking.registry import ranker_class
 from sebra.ranking.trust import trust_in, witness_of
 from sebra_bench.plan import Spec, parse_specs, with_shared
@@ -50,8 +50,6 @@ def trust(bench: Workbench) -> Study:
         for spec in specs:
             try:
                 row = bench.ranking(spec, seed)
-            except Interrupted:
-                raise
             except SebraError as error:  # a ranking that collapsed is refused, rightly
                 left_out.append(f"{spec.label}, seed {seed}: {error}")
                 continue
