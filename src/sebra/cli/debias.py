@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from sebra.cli import options as o
 from sebra.cli.output import Bars, emit, line, table
+
+if TYPE_CHECKING:
+    from sebra.workflows.prepared import Source
 
 EXAMPLE = "Example: sebra debias photos/ --ranking runs/photos"
 
@@ -17,8 +20,9 @@ def register(app: typer.Typer) -> None:
     app.command("debias", epilog=EXAMPLE)(debias)
 
 
+@o.takes(source=o.make_source)
 def debias(
-    data: o.Data,
+    source: Source,
     method: o.DebiasMethod = "sebra",
     ranking: Annotated[
         str | None,
@@ -34,16 +38,8 @@ def debias(
         int, typer.Option("--min-group", help="Smaller test groups are never the worst group.")
     ] = 20,
     out: o.Out = None,
-    seed: o.Seed = 0,
-    device: o.Device = "auto",
-    mode: o.Mode = "auto",
-    backbone: o.Backbone = None,
-    weights: o.Weights = None,
-    image_size: o.ImageSize = None,
     preset: o.TrainingPreset = None,
     set_: o.Set = None,
-    attributes: o.Attributes = None,
-    exclude: o.Exclude = None,
     track: o.Track = None,
     resume: o.Resume = False,
     as_json: o.Json = False,
@@ -53,9 +49,6 @@ def debias(
     from sebra.workflows.debias import DebiasOptions, check_options
     from sebra.workflows.debias import debias as run_debias
 
-    source = o.make_source(
-        data, seed, device, mode, backbone, weights, image_size, attributes, exclude
-    )
     chosen = DebiasOptions(method, preset, tuple(set_ or ()), ranking, rank_method, min_group)
     check_options(chosen)
     o.check_track(track)

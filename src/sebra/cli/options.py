@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Annotated
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from functools import wraps
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,6 +16,7 @@ from sebra.ranking.registry import RANKERS
 if TYPE_CHECKING:
     from sebra.runs.folder import RunFolder
     from sebra.workflows.prepared import Source
+    from sebra.workflows.rank import RankOptions
 
 
 def listed(names: Iterable[str]) -> str:
@@ -89,6 +92,10 @@ Attributes = Annotated[
 Exclude = Annotated[
     str | None, typer.Option("--exclude", metavar="FILE", help="Marks exported from a report.")
 ]
+Neurons = Annotated[
+    str | None,
+    typer.Option("--neurons", metavar="FILE|auto", help="Marked neurons for --method neurons."),
+]
 Tune = Annotated[
     bool,
     typer.Option(
@@ -136,29 +143,67 @@ def writable_file(out: str) -> str:
 
 
 def make_source(
-    data: str,
-    seed: int,
-    device: str,
-    mode: str,
-    backbone: str | None,
-    weights: str | None,
-    image_size: int | None,
-    attributes: str | None,
-    exclude: str | None,
+    data: Data,
+    seed: Seed = 0,
+    device: Device = "auto",
+    mode: Mode = "auto",
+    backbone: Backbone = None,
+    weights: Weights = None,
+    image_size: ImageSize = None,
+    attributes: Attributes = None,
+    exclude: Exclude = None,
 ) -> Source:
+    """Which data, which network and which device."""
     from sebra.workflows.prepared import Source
 
-    return Source(
-        data=data,
-        seed=seed,
-        device=device,
-        mode=mode,
-        backbone=backbone,
-        weights=weights,
-        image_size=image_size,
-        attributes=split_names(attributes),
-        exclude=exclude,
-    )
+    names = split_names(attributes)
+    return Source(data, seed, device, mode, backbone, weights, image_size, names, exclude)
+
+
+def make_rank_options(
+    method: RankMethod = "sebra",
+    neurons: Neurons = None,
+    tune: Tune = False,
+    tune_seconds: TuneSeconds = 120,
+    preset: Preset = None,
+    set_: Set = None,
+) -> RankOptions:
+    """How to rank; wrong or contradictory options are refused before anything is read."""
+    from sebra.workflows.rank import RankOptions, check_options
+
+    seconds = tune_seconds if tune else None
+    options = RankOptions(method, preset, tuple(set_ or ()), neurons, seconds)
+    check_options(options)
+    return options
+
+
+def takes(**groups: Callable[..., Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Gives a command the options that a function takes, as one parameter: what it returns."""
+
+    def wrap(command: Callable[..., None]) -> Callable[..., None]:
+        named = inspect.signature(command).parameters
+        made = {str(named[name].annotation): Any for name in groups}  # types not imported here
+
+        def parameters_of(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+            return inspect.signature(function, locals=made, eval_str=True).parameters
+
+        parameters: dict[str, inspect.Parameter] = {}
+        for name, parameter in parameters_of(command).items():
+            parameters |= parameters_of(groups[name]) if name in groups else {name: parameter}
+
+        @wraps(command)
+        def run(**given: Any) -> None:
+            for name, make in groups.items():
+                names = inspect.signature(make).parameters
+                given[name] = make(**{option: given.pop(option) for option in names})
+            command(**given)
+
+        keywords = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in parameters.values()]
+        run.__signature__ = inspect.Signature(keywords)  # type: ignore[attr-defined]
+        run.__annotations__ = {p.name: p.annotation for p in keywords}
+        return run
+
+    return wrap
 
 
 def check_track(name: str | None) -> None:

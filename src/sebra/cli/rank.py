@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -12,6 +12,7 @@ from sebra.cli.output import Bars, emit, line, table
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from sebra.workflows.prepared import Source
     from sebra.workflows.rank import RankOptions
 
 EXAMPLE = "Example: sebra rank photos/ --out runs/photos"
@@ -21,40 +22,19 @@ def register(app: typer.Typer) -> None:
     app.command("rank", epilog=EXAMPLE)(rank)
 
 
+@o.takes(chosen=o.make_rank_options, source=o.make_source)
 def rank(
-    data: o.Data,
-    method: o.RankMethod = "sebra",
-    neurons: Annotated[
-        str | None,
-        typer.Option("--neurons", metavar="FILE|auto", help="Marked neurons for --method neurons."),
-    ] = None,
-    tune: o.Tune = False,
-    tune_seconds: o.TuneSeconds = 120,
+    chosen: RankOptions,
+    source: Source,
     out: o.Out = None,
-    seed: o.Seed = 0,
-    device: o.Device = "auto",
-    mode: o.Mode = "auto",
-    backbone: o.Backbone = None,
-    weights: o.Weights = None,
-    image_size: o.ImageSize = None,
-    preset: o.Preset = None,
-    set_: o.Set = None,
-    attributes: o.Attributes = None,
-    exclude: o.Exclude = None,
     track: o.Track = None,
     resume: o.Resume = False,
     as_json: o.Json = False,
 ) -> None:
     """Rank every training sample of DATA by spuriosity (0 = most spurious of its class)."""
     from sebra.runs.folder import RunFolder
-    from sebra.workflows.rank import RankOptions
     from sebra.workflows.rank import rank as run_rank
 
-    source = o.make_source(
-        data, seed, device, mode, backbone, weights, image_size, attributes, exclude
-    )
-    chosen = RankOptions(method, preset, tuple(set_ or ()), neurons, tune_seconds if tune else None)
-    check_early(chosen)
     o.check_track(track)
     folder = RunFolder.create(out, "rank", resume)
     run = run_rank(source, chosen, folder, resume, Bars())
@@ -97,17 +77,3 @@ def show_tuning(trials: Sequence[Mapping[str, Any]]) -> None:
         for t in trials
     ]
     table("settings tried, by trust", [*names, "trust", ""], rows)
-
-
-def check_early(options: RankOptions) -> None:
-    """Refuses wrong or contradictory options before anything is read."""
-    from sebra.errors import UsageError
-    from sebra.workflows.rank import ranker_for
-
-    if options.neurons is not None and options.method != "neurons":
-        raise UsageError(f"--neurons: belongs to --method neurons, not {options.method}")
-    if options.tune_seconds is not None:
-        from sebra.workflows.tune import space_of
-
-        space_of(options.method, "finetune")
-    ranker_for(options, mode="finetune")  # whichever the mode will be, the same values are valid

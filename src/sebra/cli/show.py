@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from sebra.cli import options as o
 from sebra.cli.output import Bars, emit, line, table
-from sebra.cli.rank import check_early, show_ranking
+from sebra.cli.rank import show_ranking
+
+if TYPE_CHECKING:
+    from sebra.workflows.prepared import Source
+    from sebra.workflows.rank import RankOptions
 
 
 def register(app: typer.Typer) -> None:
@@ -56,40 +60,20 @@ def show_comparison(comparisons: Sequence[Mapping[str, Any]]) -> None:
     table("on the balanced test split, in percent", ["", *names], rows)
 
 
+@o.takes(chosen=o.make_rank_options, source=o.make_source)
 def audit(
-    data: o.Data,
-    method: o.RankMethod = "sebra",
-    neurons: Annotated[
-        str | None,
-        typer.Option("--neurons", metavar="FILE|auto", help="Marked neurons for --method neurons."),
-    ] = None,
-    tune: o.Tune = False,
-    tune_seconds: o.TuneSeconds = 120,
+    chosen: RankOptions,
+    source: Source,
     out: o.Out = None,
-    seed: o.Seed = 0,
-    device: o.Device = "auto",
-    mode: o.Mode = "auto",
-    backbone: o.Backbone = None,
-    weights: o.Weights = None,
-    image_size: o.ImageSize = None,
-    preset: o.Preset = None,
-    set_: o.Set = None,
-    attributes: o.Attributes = None,
-    exclude: o.Exclude = None,
     track: o.Track = None,
     resume: o.Resume = False,
     as_json: o.Json = False,
 ) -> None:
     """Rank DATA and write the report in one go: what most people want first."""
     from sebra.runs.folder import RunFolder
-    from sebra.workflows.rank import RankOptions, rank
+    from sebra.workflows.rank import rank
     from sebra.workflows.report import report_run
 
-    source = o.make_source(
-        data, seed, device, mode, backbone, weights, image_size, attributes, exclude
-    )
-    chosen = RankOptions(method, preset, tuple(set_ or ()), neurons, tune_seconds if tune else None)
-    check_early(chosen)
     o.check_track(track)
     folder = RunFolder.create(out, "audit", resume)
     run = rank(source, chosen, folder, resume, Bars(), command="audit")

@@ -11,6 +11,7 @@ import numpy as np
 from sebra import __version__
 from sebra.engine.device import load_optimisers
 from sebra.engine.session import ProgressSink, Session
+from sebra.errors import UsageError
 from sebra.measuring.ranks import quality_of
 from sebra.ranking.ranking import Ranker, Ranking
 from sebra.ranking.registry import ranker_class
@@ -82,6 +83,15 @@ def rank(
         write_rank_run(folder, run, identity, config)
     session.close()
     return run
+
+
+def check_options(options: RankOptions) -> None:
+    """Refuses wrong or contradictory options before anything is read."""
+    if options.neurons is not None and options.method != "neurons":
+        raise UsageError(f"--neurons: belongs to --method neurons, not {options.method}")
+    if options.tune_seconds is not None:
+        space_of(options.method, "finetune")
+    ranker_for(options, mode="finetune")  # whichever the mode will be, the same values are valid
 
 
 def ranker_for(options: RankOptions, mode: str) -> tuple[Ranker[Any], Any]:
