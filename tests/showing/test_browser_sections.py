@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from sebra.ranking.neurons import Neuron
 from sebra.samples.table import Texts
 from sebra.showing.report import ReportInput, write_report
-from sebra.workflows.neurons import render_page
+from sebra_bench.baselines.neuron_marks import Neuron, render_page
 
 from .conftest import HOSTILE, Watched, full_run
 

@@ -88,16 +88,24 @@ class Ranker(ABC, Generic[Config]):
 
     config_class: a frozen dataclass with its settings. sees_patches: whether frozen features of
     pictures come to it as patch features, where they can be made, or as the network gives them.
+    takes_marks: whether a person can mark something for it, by `--neurons`.
     """
 
     config_class: ClassVar[type[Any]]
     sees_patches: ClassVar[bool] = True
+    takes_marks: ClassVar[bool] = False
 
     def __init__(self, config: Config) -> None:
         self.config = config
 
     @abstractmethod
     def rank(self, task: Task, session: Session, monitor: Monitor) -> RankResult: ...
+
+    def take_marks(self, marks: str | None, train: Samples) -> None:
+        """Reads what a person marked, before `rank`; None where `--neurons` was not given."""
+
+    def leave(self, folder: Path, train: Samples, session: Session) -> None:
+        """Writes files of its own beside the ranking, after `rank`."""
 
 
 def ranks_within_classes(bucket: Array, score: Array, labels: Array) -> Array:

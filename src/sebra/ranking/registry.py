@@ -18,7 +18,6 @@ RANKERS = plugins(
         "peel": "sebra.ranking.peel:PeelRanker",
         "erm": "sebra.ranking.baselines:ErmRanker",
         "random": "sebra.ranking.baselines:RandomRanker",
-        "neurons": "sebra.ranking.neurons:NeuronsRanker",
     },
 )
 

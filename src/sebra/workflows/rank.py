@@ -21,7 +21,6 @@ from sebra.runs.folder import RANKING, RunFolder
 from sebra.runs.meter import Meter
 from sebra.samples.table import Samples
 from sebra.workflows.history import history_of
-from sebra.workflows.neurons import give_marks, write_template
 from sebra.workflows.prepare import prepare
 from sebra.workflows.prepared import Prepared, Source
 from sebra.workflows.presets import named_preset, preset_for
@@ -69,14 +68,14 @@ def rank(
             preset = preset_for(source.data, options.preset)  # it can have a mode for the ranker
             prepared = prepare(source, session, meter, samples, preset, options.method)
             ranker, config = ranker_for(options, prepared.mode)
-            give_marks(ranker, options.neurons, prepared)
+            ranker.take_marks(options.neurons, prepared.readable("train"))
         ranker, config, trials = tuned(options, prepared, ranker, config, session, meter)
         run = rank_prepared(prepared, ranker, session, meter)
     if trials:
         run.metrics["tuning"] = trials
     run.metrics.update(meter.result())
     if folder is not None:
-        write_template(folder, ranker, options.neurons, prepared, session)
+        ranker.leave(folder.path, run.prepared.split("train")[0], session)
         save_saliency(folder.path, find_saliency(run.ranking, prepared, meter))
         run.metrics.update(meter.result())
         run.metrics["notes"] = list(session.notes)
@@ -87,7 +86,7 @@ def rank(
 
 def check_options(options: RankOptions) -> None:
     """Refuses wrong or contradictory options before anything is read."""
-    if options.neurons is not None and options.method != "neurons":
+    if options.neurons is not None and not ranker_class(options.method).takes_marks:
         raise UsageError(f"--neurons: belongs to --method neurons, not {options.method}")
     if options.tune_seconds is not None:
         space_of(options.method, "finetune")

@@ -11,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from sebra.errors import UsageError
-from sebra.ranking.neurons import NeuronsRanker
 from sebra.ranking.ranking import Blind
 from sebra.ranking.registry import ranker_class
 from sebra.samples.table import ImageArray, Samples, alignment
+from sebra_bench.baselines.neurons import NeuronsRanker
 from sebra_bench.plan import Spec, with_shared
 from sebra_bench.rows import Row
 from sebra_bench.studies.common import Study, ranker_settings

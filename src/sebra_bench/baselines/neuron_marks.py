@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,28 +16,43 @@ import numpy as np
 
 from sebra.engine.session import Session
 from sebra.errors import UsageError
-from sebra.ranking.neurons import Marks, Neuron, NeuronsRanker
-from sebra.ranking.ranking import Ranker
 from sebra.runs.folder import RunFolder
 from sebra.samples.marks import GUARD, read_marks
 from sebra.samples.table import Samples
 from sebra.showing.thumbnails import pictures_of, shots, side_for
-from sebra.workflows.prepared import Prepared
 
-AUTO = "auto"
 TEMPLATE, PAGE = "neurons.json", "neurons.html"
 MOST_PICTURES = 2000
 
 
-def give_marks(ranker: Ranker[Any], option: str | None, prepared: Prepared) -> None:
-    """Hands what `--neurons` names to a ranker of neurons; other rankers take none."""
-    if not isinstance(ranker, NeuronsRanker) or option in (None, AUTO):
-        return
-    assert option is not None
-    if Path(option).suffix.lower() == ".csv":
-        ranker.marks = _from_samples(option, prepared)
-    else:
-        ranker.marks = read_neurons(option, prepared.samples.classes)
+@dataclass(frozen=True)
+class Marks:
+    """What a person called spurious: neurons of classes (by number), or samples.
+
+    importance: what the marked file said of (class, neuron), to notice another network.
+    """
+
+    source: str
+    neurons: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    samples: tuple[int, ...] = ()
+    importance: Mapping[tuple[int, int], float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Neuron:
+    """A neuron that matters to a class; `examples` are the samples that excite it most."""
+
+    neuron: int
+    importance: float
+    spurious: bool
+    examples: tuple[int, ...]
+
+
+def read_marked(file: str, train: Samples) -> Marks:
+    """What `--neurons FILE` names: a filled-in template, or marks of samples from a report."""
+    if Path(file).suffix.lower() == ".csv":
+        return _from_samples(file, train)
+    return read_neurons(file, train.classes)
 
 
 def read_neurons(file: str, classes: tuple[str, ...]) -> Marks:
@@ -87,7 +103,7 @@ def _entries(file: str, name: str, entries: Any) -> list[Mapping[str, Any]]:
     return entries
 
 
-def _from_samples(file: str, prepared: Prepared) -> Marks:
+def _from_samples(file: str, train: Samples) -> Marks:
     """The training samples marked `spurious` in the report."""
     try:
         rows = read_marks(file)
@@ -96,7 +112,7 @@ def _from_samples(file: str, prepared: Prepared) -> Marks:
     marked = [(line, name) for line, name, mark, _ in rows if mark == "spurious"]
     if not marked:
         raise UsageError(f"--neurons: {file}: no sample is marked spurious")
-    place = {str(name): i for i, name in enumerate(prepared.readable("train").ids.tolist())}
+    place = {str(name): i for i, name in enumerate(train.ids.tolist())}
     found = []
     for line, name in marked:
         plain = name.removeprefix(GUARD)
@@ -104,29 +120,27 @@ def _from_samples(file: str, prepared: Prepared) -> Marks:
         if index is None:
             raise UsageError(
                 f"--neurons: {file}, line {line}: no training sample {plain!r} in "
-                f"{prepared.samples.source}; were the marks made for other data?"
+                f"{train.source}; were the marks made for other data?"
             )
         found.append(index)
     return Marks(file, samples=tuple(found))
 
 
 def write_template(
-    folder: RunFolder, ranker: Ranker[Any], option: str | None, prepared: Prepared, session: Session
+    folder: Path, neurons: tuple[tuple[Neuron, ...], ...], part: Samples, session: Session
 ) -> None:
-    """Without `--neurons`: the template and its page, and what to do with them."""
-    if not isinstance(ranker, NeuronsRanker) or option is not None:
-        return
-    part = prepared.split("train")[0]
+    """The template and its page, and what to do with them."""
     listed = {
-        name: [_entry(neuron, part) for neuron in neurons]
-        for name, neurons in zip(part.classes, ranker.neurons, strict=True)
+        name: [_entry(neuron, part) for neuron in row]
+        for name, row in zip(part.classes, neurons, strict=True)
     }
     text = json.dumps(listed, indent=2, ensure_ascii=False)
-    folder.write_text(TEMPLATE, text + "\n")
-    folder.write_text(PAGE, render_page(part, ranker.neurons))
+    run = RunFolder(folder)
+    run.write_text(TEMPLATE, text + "\n")
+    run.write_text(PAGE, render_page(part, neurons))
     session.note(
-        f"neurons: ranked by the most important ones; to choose, look at {folder.path / PAGE}, set "
-        f'"spurious" in {folder.path / TEMPLATE} and rank again with --neurons and that file'
+        f"neurons: ranked by the most important ones; to choose, look at {folder / PAGE}, set "
+        f'"spurious" in {folder / TEMPLATE} and rank again with --neurons and that file'
     )
 
 

@@ -6,8 +6,8 @@ put before a person; samples of the class are ordered by how strongly they excit
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,12 +26,15 @@ from sebra.engine.step import (
 from sebra.engine.task import Task
 from sebra.errors import UsageError
 from sebra.loading.augment import Augment
-from sebra.ranking.activations import Profile
 from sebra.ranking.formulas import weighted_loss
 from sebra.ranking.ranking import Array, Monitor, Ranker, RankResult, ranks_within_classes
 from sebra.ranking.sebra import batch_for
+from sebra.samples.table import Samples
 from sebra.values import check
+from sebra_bench.baselines.activations import Profile
+from sebra_bench.baselines.neuron_marks import Marks, Neuron, read_marked, write_template
 
+AUTO = "auto"
 _KNOWN = 0.5  # p_y above which the history counts a sample as learned
 _OTHER_NETWORK = 0.25  # relative change of an importance that means: not the marked network
 
@@ -60,29 +63,6 @@ class NeuronsConfig:
         check(self)
 
 
-@dataclass(frozen=True)
-class Marks:
-    """What a person called spurious: neurons of classes (by number), or samples.
-
-    importance: what the marked file said of (class, neuron), to notice another network.
-    """
-
-    source: str
-    neurons: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
-    samples: tuple[int, ...] = ()
-    importance: Mapping[tuple[int, int], float] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Neuron:
-    """A neuron that matters to a class; `examples` are the samples that excite it most."""
-
-    neuron: int
-    importance: float
-    spurious: bool
-    examples: tuple[int, ...]
-
-
 class NeuronsRanker(Ranker[NeuronsConfig]):
     """Ranks by the marked neurons; without `marks` the `top` most important of each class count.
 
@@ -91,11 +71,22 @@ class NeuronsRanker(Ranker[NeuronsConfig]):
 
     config_class = NeuronsConfig
     sees_patches = False  # its neurons are those of the last layer but one
+    takes_marks = True
 
     def __init__(self, config: NeuronsConfig) -> None:
         super().__init__(config)
         self.marks: Marks | None = None
         self.neurons: tuple[tuple[Neuron, ...], ...] = ()
+        self._asks = True
+
+    def take_marks(self, marks: str | None, train: Samples) -> None:
+        self._asks = marks is None
+        if marks not in (None, AUTO):
+            self.marks = read_marked(str(marks), train)
+
+    def leave(self, folder: Path, train: Samples, session: Session) -> None:
+        if self._asks:
+            write_template(folder, self.neurons, train, session)
 
     def rank(self, task: Task, session: Session, monitor: Monitor) -> RankResult:
         cfg = self.config

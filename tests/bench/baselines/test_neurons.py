@@ -10,9 +10,10 @@ from ranking.toys import images, planted
 from sebra.engine.session import Session
 from sebra.errors import UsageError
 from sebra.measuring.ranks import by_class, somers_d
-from sebra.ranking.activations import Profile
-from sebra.ranking.neurons import Marks, NeuronsConfig, NeuronsRanker
 from sebra.ranking.ranking import Blind, ranks_within_classes
+from sebra_bench.baselines.activations import Profile
+from sebra_bench.baselines.neuron_marks import Marks
+from sebra_bench.baselines.neurons import NeuronsConfig, NeuronsRanker
 
 SETTINGS = {"epochs": 5, "lr": 0.5, "weight_decay": 0.0, "batch": 32, "flip": False, "top": 2}
 
@@ -126,7 +127,7 @@ def test_the_list_names_the_samples_that_excite_a_neuron_most():
 def test_a_neuron_that_is_not_there_is_refused_before_training():
     task, _ = planted(n=40)
     with pytest.raises(UsageError, match=r"marks\.json names neuron 6 .* 0 to 5"):
-        ranked(task, Marks("marks.json", {1: (6,)}), epochs=10**6)
+        ranked(task, Marks("marks.json", {1: (6,)}), epochs=10**5)
 
 
 def test_marks_of_another_network_are_noticed():

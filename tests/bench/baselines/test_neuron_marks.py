@@ -9,7 +9,7 @@ import pytest
 
 from miniatures import array_folder, folder
 from sebra.errors import UsageError
-from sebra.workflows.neurons import read_neurons
+from sebra_bench.baselines.neuron_marks import read_neurons
 
 SMALL = ("--device", "cpu", "--set", "epochs=2", "--set", "top=3", "--json")
 
