@@ -67,8 +67,7 @@ class Test_what_is_found:
         assert [bool(r) for r in reasons] == found.flagged.tolist()
         first = int(np.flatnonzero(found.flagged)[0])
         other, own = ("dog", "cat") if found.suggested[first] else ("cat", "dog")
-        assert f"“{other}”" in reasons[first]
-        assert f"not like “{own}”" in reasons[first]
+        assert f"more like “{other}” than like “{own}”" in reasons[first]
 
 
 class Test_odd_data:
@@ -91,12 +90,6 @@ class Test_odd_data:
         monkeypatch.setattr(noise_heads, "MOST_TO_TRAIN", 700)
         found = noise_of(x, y, 2).noise
         assert average_precision_score(np.arange(1200) < 120, found) > 0.9
-
-    def test_heads_trained_in_turn_equal_those_trained_together(self, monkeypatch):
-        x, y, _ = data()
-        together = noise_of(x, y, 2)
-        monkeypatch.setattr(noise_heads, "_LOGITS", 1)
-        assert np.abs(noise_of(x, y, 2).typical - together.typical).mean() < 0.02
 
     def test_too_many_logits_are_not_even_tried(self, monkeypatch):
         task = noisy()
@@ -146,3 +139,15 @@ def test_labels_mixed_up_between_two_classes_are_found():
     found = noise_of(torch.from_numpy(x).float(), torch.from_numpy(given), 5).flagged
     assert found[wrong].mean() > 0.6
     assert wrong[found].mean() > 0.9
+
+
+def test_the_chances_add_up_to_the_wrong_labels():
+    """What is called a chance is one: their sum is about how many labels are wrong."""
+    rng = np.random.default_rng(11)
+    true = rng.integers(0, 4, 3000)
+    x = 1.2 * rng.normal(size=(4, 20))[true] + rng.normal(size=(3000, 20))
+    for wrong in (0, 150, 450):
+        given = true.copy()
+        given[:wrong] = (given[:wrong] + rng.integers(1, 4, wrong)) % 4
+        found = noise_of(torch.from_numpy(x).float(), torch.from_numpy(given), 4).noise.sum()
+        assert abs(found - wrong) < 45

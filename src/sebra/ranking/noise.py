@@ -1,13 +1,11 @@
 """Which samples are likely mislabelled, told apart from those that are hard but right.
 
-Both end at the tail of a ranking. What differs: a mislabelled sample is an *ordinary* member of
-another class, while a hard one that is labelled right still carries something of its own class
-and is an unusual member of the other. So a sample is compared with the members of the class it
-seems to belong to: heads that have not seen it say how much it looks like that class, and
-`typical` is the share of the class's members that look like it less. Mislabelled samples spread
-evenly over that scale, hard ones crowd at its low end; the density at the high end therefore says
-how many are mislabelled, and `noise` is the share of them at the sample's own place. Heads that can
-hardly tell two classes apart accuse no sample of the one of being the other.
+A head that has not seen a sample says how likely each class is. Where labels are right, it is at
+times wrong, but seldom when it is sure; wrong labels do not care how sure it is. So the given
+labels are a mixture: mostly the class that the head's probabilities speak of, and now and then
+another one, whatever they say. How sure the head really is (its temperature) and how often a class
+is called another one are found together, as what makes the given labels likeliest (EM). `noise` is
+then the chance that a sample's label is wrong, and a sample is flagged where it is over a half.
 """
 
 from __future__ import annotations
@@ -18,6 +16,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy.optimize import minimize_scalar
+from scipy.special import softmax
 from torch import Tensor
 
 from sebra.engine.networks import RANDOM, Network, NetworkSpec, build
@@ -28,26 +28,23 @@ from sebra.ranking.noise_heads import Reader, held_out_logits
 Array = npt.NDArray[Any]
 
 MOST_LOGITS = 250_000_000  # samples x classes, above which nothing is estimated
-FEWEST_MEMBERS = 10  # of a class, below which nothing can be called a typical member of it
 FEWEST_SAMPLES = 40
-UPPER = 0.5  # above this only mislabelled samples are expected on the scale of typicality
-SUSPECT = 0.5  # noise from which a sample counts as flagged
-_BINS = (4, 20)
-_PER_BIN = 15
+SUSPECT = 0.5  # noise from which a sample counts as flagged: more likely wrong than right
+PRIOR = 10.0  # samples of every class whose wrong labels fall on all others alike: some are small
+MOST_FITTED = 10_000  # samples that rates and temperature are found by
+_ROUNDS, _SETTLED = 200, 3e-4  # of EM at most, and the change of a rate that ends it
 
 
 @dataclass(frozen=True)
 class NoiseEstimate:
     """One entry per sample of the task.
 
-    noise: 0 to 1, the chance that the label is wrong. suggested: the class (code) it looks like,
-    its own where nothing better is seen. typical: 0 to 1, the share of the suggested class's
-    members that look less like that class than this sample does.
+    noise: 0 to 1, the chance that the label is wrong. suggested: the class (code) it seems
+    to belong to: for those not flagged, its own.
     """
 
     noise: Array
     suggested: Array
-    typical: Array
 
     @property
     def flagged(self) -> npt.NDArray[np.bool_]:
@@ -60,10 +57,9 @@ class NoiseEstimate:
         out = [""] * len(self.noise)
         for i in np.flatnonzero(self.flagged).tolist():
             other, own = classes[int(self.suggested[i])], classes[int(labels[i])]
-            share = 100 * float(self.typical[i])
             out[i] = (
-                f"looks more like “{other}” than {share:.0f} % of the samples of “{other}” do, "
-                f"and not like “{own}”"
+                f"looks more like “{other}” than like “{own}” to models that have not seen it; "
+                f"wrong with a chance of {100 * float(self.noise[i]):.0f} %"
             )
         return out
 
@@ -90,74 +86,103 @@ def noise_of(x: Tensor, targets: Tensor, classes: int, seed: int = 0) -> NoiseEs
     return _estimate(lambda rows: x[rows], targets, classes, seed)
 
 
-def noise_among(
-    logits: Array, labels: Array, suspects: Array, members: Array
-) -> npt.NDArray[np.float64]:
-    """The noise of the suspects alone, by logits that were made without them; zero elsewhere.
-
-    suspects, members: masks. A suspect is compared with those members of the class it looks like.
-    """
-    n = len(labels)
-    best = _best_other(logits, labels)
-    typical = np.zeros(n)
-    for own, other in {*zip(labels[suspects].tolist(), best[suspects].tolist(), strict=True)}:
-        reference = logits[members & (labels == other)]
-        if len(reference) >= FEWEST_MEMBERS:
-            rows = suspects & (labels == own) & (best == other)
-            scale = np.sort(reference[:, other] - reference[:, own])
-            place = np.searchsorted(scale, logits[rows, other] - logits[rows, own], side="right")
-            typical[rows] = (place + 0.5) / (len(scale) + 1)
-    return _share_mislabelled(typical)
-
-
 def _estimate(read: Reader, targets: Tensor, classes: int, seed: int) -> NoiseEstimate:
     labels = targets.cpu().numpy().astype(np.int64)
-    n = len(labels)
-    if n < FEWEST_SAMPLES or len(np.unique(labels)) < 2:
+    if len(labels) < FEWEST_SAMPLES or len(np.unique(labels)) < 2:
         return _nothing(labels)
-    seen = held_out_logits(read, targets, classes, seed)
-    mean = np.mean([z - z.mean(1, keepdims=True) for z in seen], axis=0)
-    best = _best_other(mean, labels)
-    # Both heads must agree: what only one of them finds ordinary may be an accident of that head.
-    typical = np.min([_typicality(z, labels, best) for z in seen], axis=0)
-    doubt = _sigmoid(mean[np.arange(n), best] - mean[np.arange(n), labels])
-    # The last terms order samples whose share is the same.
-    noise = 0.9 * _share_mislabelled(typical) + 0.08 * typical + 0.02 * doubt
-    noise = noise * np.minimum(1.0, 2 * _skill(mean, labels, best))
-    suggested = np.where(typical > 0, best, labels)
-    return NoiseEstimate(noise.astype(np.float64), suggested.astype(np.int64), typical)
+    return mislabelled(held_out_logits(read, targets, classes, seed), labels)
 
 
-def _skill(logits: Array, labels: Array, best: Array) -> Array:
-    """From 0 (chance) to 1, how well a sample's class is told from the one it looks like.
+def mislabelled(logits: Array, labels: Array) -> NoiseEstimate:
+    """The noise of samples by logits (n x classes) of models that have not seen them.
 
-    The accuracy over all classes counts where it is the lower one.
+    A sample of class t is called y with chance `called[t, y]`; what a model says of t are its
+    logits times one temperature.
     """
-    classes = logits.shape[1]
-    members = _by_code(labels)
-    right = logits.argmax(1) == labels
-    accuracy = float(np.mean([right[rows].mean() for rows in members.values()]))
-    chance = 1 / len(members)
-    overall = (accuracy - chance) / (1 - chance)
-    out = np.zeros(len(labels))
-    for code, rows in _by_code(labels * classes + best).items():
-        own, other = divmod(code, classes)
-        if other in members:
-            here, there = logits[members[own]], logits[members[other]]
-            told = np.mean(here[:, own] > here[:, other]) + np.mean(there[:, other] > there[:, own])
-            out[rows] = max(0.0, min(overall, float(told) - 1))
+    each = np.arange(len(labels))
+    rows = np.random.default_rng(0).permutation(len(labels))[:MOST_FITTED]
+    temperature, called = _fitted(logits[rows].astype(np.float64), labels[rows])
+    belongs = _belongs(softmax(temperature * logits, axis=1), called, labels)
+    noise = np.clip(1 - belongs[each, labels], 0, 1)
+    belongs[each, labels] = 0
+    other = belongs.argmax(1)
+    # Classes that cannot be told apart explain each other's labels as well as wrong labels do.
+    noise = noise * np.minimum(1.0, 2 * _told_apart(logits, labels)[labels, other])
+    return NoiseEstimate(noise, np.where(noise >= SUSPECT, other, labels))
+
+
+def _told_apart(logits: Array, labels: Array) -> Array:
+    """From 0 (chance) to 1, how well each class is told from each other one (classes x classes)."""
+    right = np.zeros((logits.shape[1], logits.shape[1]))
+    for own in np.unique(labels):
+        members = logits[labels == own]
+        right[own] = (members[:, [own]] > members).mean(0)
+    out: Array = np.clip(right + right.T - 1, 0, 1)
     return out
 
 
-def _by_code(codes: Array) -> dict[int, Array]:
-    """The rows of every code that occurs."""
-    order = np.argsort(codes, kind="stable")
-    found, first = np.unique(codes[order], return_index=True)
-    return dict(zip(found.tolist(), np.split(order, first[1:]), strict=True))
+def _fitted(logits: Array, labels: Array, sure: float | None = None) -> tuple[float, Array]:
+    """The temperature, and how often each class is called each other one, by EM.
+
+    sure: the temperature where it is known.
+    """
+    classes = logits.shape[1]
+    given = np.eye(classes)[labels]
+    called = 0.9 * np.eye(classes) + 0.1 / classes  # any start with wrong labels of every kind
+    temperature = sure or _temperature(logits, called, labels, 1.0, 30.0)
+    for _ in range(_ROUNDS):
+        temperature = sure or _temperature(logits, called, labels, temperature, 1.5)
+        says = softmax(temperature * logits, axis=1)
+        counts = _belongs(says, called, labels).T @ given  # likely x given
+        wrong = 1 - np.trace(counts) / len(labels)
+        even = np.full((classes, classes), wrong / (classes - 1))
+        np.fill_diagonal(even, 1 - wrong)
+        before, called = called, counts + PRIOR * even
+        called /= called.sum(1, keepdims=True)
+        if np.abs(called - before).max() < _SETTLED:
+            break
+    return temperature, called
+
+
+def _temperature(logits: Array, called: Array, labels: Array, now: float, factor: float) -> float:
+    """What makes the labels likeliest, at most a factor away from what it is now."""
+
+    def unlikely(power: float) -> float:
+        likely = (softmax(np.exp(power) * logits, axis=1) * called[:, labels].T).sum(1)
+        return -float(np.log(likely + 1e-300).mean())
+
+    bounds = np.log([now / factor, now * factor])
+    found = minimize_scalar(unlikely, bounds=bounds, method="bounded", options={"xatol": 0.01})
+    return float(np.exp(found.x))
+
+
+def _belongs(says: Array, called: Array, labels: Array) -> Array:
+    """The chance of every class (n x classes), given what models say and the label."""
+    out: Array = says * called[:, labels].T
+    out /= np.maximum(out.sum(1, keepdims=True), 1e-300)
+    return out
+
+
+def noise_among(
+    logits: Array, labels: Array, suspects: Array, members: Array
+) -> npt.NDArray[np.float64]:
+    """The noise of the suspects (a mask) by logits made without them; zero for all others.
+
+    members: a mask of those labelled right, who say how sure the logits are.
+    """
+    out = np.zeros(len(labels))
+    if suspects.any() and members.any():
+        everyone = np.eye(logits.shape[1])
+        sure = _temperature(logits[members], everyone, labels[members], 1.0, 30.0)
+        _, called = _fitted(logits[suspects], labels[suspects], sure)
+        says = softmax(sure * logits[suspects], axis=1)
+        belongs = _belongs(says, called, labels[suspects])
+        out[suspects] = 1 - belongs[np.arange(len(belongs)), labels[suspects]]
+    return out
 
 
 def _nothing(labels: Array) -> NoiseEstimate:
-    return NoiseEstimate(np.zeros(len(labels)), labels.copy(), np.zeros(len(labels)))
+    return NoiseEstimate(np.zeros(len(labels)), labels.copy())
 
 
 def _reader(task: Task) -> Reader:
@@ -180,61 +205,3 @@ def untrained_network(task: Task) -> Network:
         height, width, _ = task.inputs.shape
         network = build(NetworkSpec(RANDOM, (3, height, width), 1), 0).to(task.device)
     return network
-
-
-def _best_other(logits: Array, labels: Array) -> Array:
-    others = logits.copy()
-    others[np.arange(len(labels)), labels] = -np.inf
-    best: Array = others.argmax(1)
-    return best
-
-
-def _typicality(logits: Array, labels: Array, best: Array) -> Array:
-    """Share of the best other class's members with a smaller margin over the sample's label.
-
-    Members that the head itself does not take for members are left out of the comparison, since
-    mislabelled ones are among them.
-    """
-    n, classes = logits.shape
-    margin = logits[np.arange(n), best] - logits[np.arange(n), labels]
-    out = np.zeros(n)
-    members = _by_code(labels)
-    for code, rows in _by_code(np.where(margin > 0, labels * classes + best, -1)).items():
-        own, other = divmod(code, classes)
-        if code < 0 or other not in members:
-            continue
-        reference = logits[members[other]]
-        scale = np.sort(reference[:, other] - reference[:, own])
-        scale = scale[scale > 0]
-        if len(scale) >= FEWEST_MEMBERS:
-            out[rows] = np.searchsorted(scale, margin[rows], side="right") / len(scale)
-    return out
-
-
-def _share_mislabelled(typical: Array) -> Array:
-    """Of the samples at each place of the scale, the share that is mislabelled.
-
-    Mislabelled samples lie evenly on it and hard ones ever thinner towards its upper end, so the
-    level of the upper end is theirs alone (as in Storey's estimate of true null hypotheses).
-    """
-    from scipy.optimize import isotonic_regression  # scikit-learn's takes seconds to load
-
-    out = np.zeros(len(typical))
-    suspects = typical > 0
-    at = typical[suspects]
-    if not len(at):
-        return out
-    level = np.count_nonzero(at > UPPER) / (1 - UPPER)
-    bins = int(np.clip(len(at) // _PER_BIN, *_BINS))
-    counts, edges = np.histogram(at, bins=bins, range=(0.0, 1.0))
-    falling = isotonic_regression(counts * bins, increasing=False).x
-    density = np.interp(at, (edges[:-1] + edges[1:]) / 2, falling)
-    out[suspects] = np.minimum(1.0, level / np.maximum(density, 1e-9))
-    return out
-
-
-def _sigmoid(x: Array) -> Array:
-    from scipy.special import expit
-
-    out: Array = expit(x)
-    return out
