@@ -142,15 +142,16 @@ def _planted() -> list[BenchSet]:
     """Each nuisance on both sides; 90, 95 and 99 %; one class, two and all; balanced and 1 : 5."""
     grid: dict[str, list[tuple[str, str, Scheme]]] = {
         SETTINGS: [
-            ("catdog", "watermark", Scheme()),
-            ("catdog", "brightness", Scheme(rare=True)),
+            ("catdog", "border", Scheme()),
+            ("species", "watermark", Scheme()),
+            ("catdog", "compression", Scheme(rare=True)),
             ("catdog", "cast", Scheme(share=0.90)),
             ("species", "blur", Scheme()),
-            ("species", "compression", Scheme(share=0.90)),
+            ("species", "brightness", Scheme(share=0.90)),
             ("species", "position", Scheme()),
             ("species", "watermark", Scheme("one")),
             ("animals", "resolution", Scheme("two")),
-            ("animals", "border", Scheme(share=0.99)),
+            ("animals", "brightness", Scheme(share=0.99)),
             ("pets", "cast", Scheme()),
             ("digits", CONSTANT, Scheme()),
             ("digits", CONSTANT, Scheme("one", 0.90)),

@@ -86,8 +86,7 @@ def _compare(line: Line, plain: Line | None, best: Line | None) -> None:
     else:
         line.gain = _less(line.balanced, plain.balanced)
         line.possible = None if best is None else _less(best.balanced, plain.balanced)
-        enough = line.possible is not None and line.possible >= LEAST_TO_RECOVER
-        if line.gain is not None and line.possible and enough:
+        if line.gain is not None and line.possible is not None and _costs(line):
             line.recovered = line.gain / line.possible
     if line.seconds is not None and plain.seconds:
         line.times_plain = line.seconds / plain.seconds
@@ -139,9 +138,15 @@ def _figures(lines: Sequence[Line]) -> dict[str, Any]:
             "gain": _mean(x.gain for x in own),
             "worst_gain": _extreme(own, "gain", min),
             "found": _mean(x.found for x in own),
+            "found_where_it_costs": _mean(x.found for x in own if _costs(x)),
             "area": _mean(x.area for x in own),
         }
     return found
+
+
+def _costs(line: Line) -> bool:
+    """Whether plain training leans on the pattern so much that the true groups gain by it."""
+    return line.possible is not None and line.possible >= LEAST_TO_RECOVER
 
 
 def _together(lines: Sequence[Line]) -> float | None:

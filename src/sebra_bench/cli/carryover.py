@@ -138,7 +138,15 @@ def _show(lines: list[Any], figures: list[dict[str, Any]]) -> None:
         "together",
         "worst",
     ]
-    columns += ["found", "biased: recovered", "worst", "ECE", "in budget", "x plain"]
+    columns += [
+        "found",
+        "where it costs",
+        "biased: recovered",
+        "worst",
+        "ECE",
+        "in budget",
+        "x plain",
+    ]
     table("Over the sets", columns, [_summary_row(f) for f in figures])
     failed = [f"{x.data}, {x.method}: {error}" for x in lines for error in x.errors]
     for text in failed:
@@ -157,6 +165,7 @@ def _summary_row(f: dict[str, Any]) -> list[str]:
         _number(planted["recovered_together"], 2),
         _worst(planted["worst_recovered"], 2),
         _number(planted["found"], 2),
+        _number(planted["found_where_it_costs"], 2),
         _number(biased["recovered"], 2),
         _worst(biased["worst_recovered"], 2),
         _number(f["ece"], 3),

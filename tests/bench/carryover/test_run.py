@@ -115,7 +115,7 @@ def test_harm_and_what_is_recovered():
         row("mark", "auto", 75, 75, finding={"stages": 1, "area": 0.95, "found": True}),
         row("mark", "true-groups", 80, 80),
         row("nothing", PLAIN, 80, 80),
-        row("nothing", "auto", 79, 79),
+        row("nothing", "auto", 79, 79, finding={"stages": 0, "area": 0.6, "found": False}),
         row("nothing", "true-groups", 81, 81),
     ]
     found = {(f["method"], f["role"]): f for f in summary(lines_of(rows))}
@@ -127,7 +127,8 @@ def test_harm_and_what_is_recovered():
     assert auto["planted"]["recovered"] == pytest.approx(0.75)
     assert auto["planted"]["recovered_together"] == pytest.approx((15 - 1) / (20 + 1))
     assert auto["planted"]["worst_gain"] == {"value": -1, "data": "nothing"}
-    assert auto["planted"]["found"] == 1
+    assert auto["planted"]["found"] == 0.5
+    assert auto["planted"]["found_where_it_costs"] == 1
     assert found["auto", SETTINGS]["harm"] == pytest.approx(-1.0)
     assert found["true-groups", "both"]["planted"]["recovered"] == 1
 
