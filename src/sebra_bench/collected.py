@@ -15,7 +15,7 @@ from sebra.runs.folder import clean
 from sebra.workflows.presets import layout_of, named_preset
 from sebra_bench.plan import OWN_RANKER, parse_specs
 from sebra_bench.results import Results, pooled
-from sebra_bench.rows import ROWS, Row, first_difference, read_rows, settings_of
+from sebra_bench.rows import ROWS, Row, read_rows, settings_of
 from sebra_bench.summary import Entry
 
 _TOLD_GROUPS = frozenset({"groupdro", "dfr"})  # unless they work on a ranking
@@ -107,21 +107,29 @@ def weight(entries: Sequence[Entry]) -> tuple[Any, ...]:
 
 
 def _of_today(row: Row) -> bool:
-    """Whether a run with the row's preset would have the row's settings."""
+    """Whether a run with the row's preset, or with the best for its layout, had its settings.
+
+    Settings that are no more or were not yet there when it was measured do not count.
+    """
     if "settings" not in row:
         return True
+    named = {named_preset(row.get("preset")), f"best/{layout_of(str(row['data']))}"}
+    return any(_has_settings_of(row, preset) for preset in named)
+
+
+def _has_settings_of(row: Row, preset: str | None) -> bool:
     try:
-        ours = _settings_now(row)
+        ours = clean(_settings_now(row, preset))
     except UsageError:  # a preset, a method or a setting that is no more
         return False
-    return first_difference(row["settings"], clean(ours)) is None
+    return all(ours.get(k, v) == v for k, v in row["settings"].items())
 
 
-def _settings_now(row: Row) -> dict[str, Any]:
+def _settings_now(row: Row, preset: str | None) -> dict[str, Any]:
     (spec,) = parse_specs(str(row["method"]))
     class_of, role = (
         (ranker_class, "rank") if row["kind"] == "ranking" else (method_class, "debias")
     )
-    mode, preset = row["network"]["mode"], named_preset(row.get("preset"))
     kind = class_of(spec.name).config_class
+    mode = row["network"]["mode"]
     return settings_of(build_config(kind, role, spec.name, mode, preset, spec.overrides))

@@ -10,11 +10,11 @@ from typing import Any
 
 from sebra.errors import UsageError
 from sebra.measuring.groups import MIN_GROUP
-from sebra.workflows.presets import layout_of
+from sebra.runs.config import for_method, for_ranker, preset_names
+from sebra.workflows.presets import layout_of, named_preset
 
 OWN_RANKER = "sebra"  # of a method that needs a ranking when none is asked for
 _SPEC = re.compile(r"(?P<name>[a-z][a-z0-9_]*)(\[(?P<settings>[^\[\]]*)\])?")
-_RANKER_PREFIX = "rank."
 
 
 @dataclass(frozen=True)
@@ -62,12 +62,11 @@ class BenchOptions:
 
     @property
     def method_overrides(self) -> tuple[str, ...]:
-        return tuple(o for o in self.overrides if not o.startswith(_RANKER_PREFIX))
+        return for_method(self.overrides)
 
     @property
     def ranker_overrides(self) -> tuple[str, ...]:
-        found = (o for o in self.overrides if o.startswith(_RANKER_PREFIX))
-        return tuple(o.removeprefix(_RANKER_PREFIX) for o in found)
+        return for_ranker(self.overrides)
 
 
 def slug_of(text: str) -> str:
@@ -112,6 +111,14 @@ def with_shared(
         )
         for spec in specs
     )
+
+
+def preset_for(data: str, preset: str | None) -> str | None:
+    """The preset to measure with on DATA: the one asked for, else the paper's for its layout."""
+    if preset is not None:
+        return named_preset(preset)
+    own = f"paper/{layout_of(data)}"
+    return own if own in preset_names() else None
 
 
 def data_name(data: str) -> str:

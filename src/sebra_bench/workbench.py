@@ -28,8 +28,8 @@ from sebra.workflows.debias import DebiasOptions, debias_prepared
 from sebra.workflows.evaluate import evaluate_model, subset_accuracy
 from sebra.workflows.prepare import for_ranking, prepare
 from sebra.workflows.prepared import Prepared, Source
-from sebra.workflows.presets import NO_PRESET, preset_for
-from sebra.workflows.rank import measure
+from sebra.workflows.presets import NO_PRESET
+from sebra.workflows.rank import measure, ranking_of
 from sebra_bench.companions.measure import wanted
 from sebra_bench.facts import facts, runs_beside
 from sebra_bench.plan import (
@@ -38,6 +38,7 @@ from sebra_bench.plan import (
     Spec,
     backbone_name,
     data_name,
+    preset_for,
     slug_of,
 )
 from sebra_bench.rows import ROWS, Row, Rows, present, settings_of
@@ -245,10 +246,7 @@ class Workbench:
         prepared = self.to_rank(seed, spec.name)
         ranker = ranker_class(spec.name)(self.ranker_config(spec))
         with self.running(f"ranking {spec.label} seed {seed}") as (session, meter):
-            with meter.phase("rank"):
-                result = ranker.rank(prepared.rank_task(ranker), session, Blind())
-            part, _ = prepared.split("train")
-            ranking = Ranking.from_result(result, part.ids, part.labels, part.classes)
+            ranking = ranking_of(prepared, ranker, session, meter, Blind())
             figures = measure(ranking, prepared.samples)
             if self._has_pd:
                 with meter.phase("pd"):  # with the trained network, whichever one ranked

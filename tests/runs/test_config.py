@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import pytest
 
@@ -14,15 +15,24 @@ from sebra.ranking.sebra import SebraConfig
 from sebra.runs import config as module
 from sebra.runs.config import (
     build_config,
+    for_method,
+    for_ranker,
     parse_overrides,
     preset_names,
     ranking_network,
     read_preset,
+    settle,
 )
+from sebra.settings import Modes, of_mode
 
 
 @dataclass(frozen=True)
 class Settings:
+    MODES: ClassVar[Modes] = {
+        "features": {"lr": 2.0, "batch": 2},
+        "scratch": {"lr": 2.0, "batch": 2, "beta": 2.0, "draws": "remaining"},
+    }
+
     lr: float = 1.0
     batch: int = 1
     beta: float = 1.0
@@ -31,13 +41,18 @@ class Settings:
     draws: str = "full"
 
 
+@dataclass(frozen=True)
+class Narrower(Settings):
+    MODES: ClassVar[Modes] = {"features": {"lr": 7.0}}
+
+    beta: float = 5.0
+
+
 @pytest.fixture
 def presets(tmp_path, monkeypatch):
     """A folder of presets of our own: `text` goes into the file of each name."""
 
     def write(**files: str) -> None:
-        for mode in ("features", "finetune", "scratch"):
-            files.setdefault(f"mode_{mode}", "")
         for name, text in files.items():
             file = tmp_path / (name.replace("_", "/") + ".toml")
             file.parent.mkdir(exist_ok=True)
@@ -48,32 +63,42 @@ def presets(tmp_path, monkeypatch):
 
 
 def test_set_wins_over_the_preset_over_the_mode_over_the_defaults(presets):
-    presets(
-        mode_finetune="[rank]\nlr = 2.0\nbatch = 2\nbeta = 2.0\ndraws = 'remaining'",
-        paper_x="[rank]\nbatch = 3\nbeta = 3.0",
-    )
-    made = build_config(Settings, "rank", "sebra", "finetune", "paper/x", ["beta=4"])
-    assert made == Settings(lr=2.0, batch=3, beta=4.0, draws="remaining")
-    without = build_config(Settings, "rank", "sebra", "finetune")
+    presets(paper_x="[rank]\nbatch = 3\nbeta = 3.0")
+    made = settle(Settings, "rank", "sebra", "scratch", "paper/x", ["beta=4"])
+    assert made.config == Settings(lr=2.0, batch=3, beta=4.0, draws="remaining")
+    assert made.origin == {
+        "lr": "mode", "batch": "preset paper/x", "beta": "--set", "flip": "default",
+        "lam": "default", "draws": "mode",
+    }  # fmt: skip
+    without = build_config(Settings, "rank", "sebra", "scratch")
     assert without == Settings(lr=2.0, batch=2, beta=2.0, draws="remaining")
+    assert build_config(Settings, "rank", "sebra", "finetune") == Settings()
+
+
+def test_what_a_mode_changes_is_inherited_and_may_be_changed_again():
+    assert of_mode(Narrower, "features") == {"lr": 7.0, "batch": 2}
+    assert build_config(Narrower, "rank", "x", "features") == Narrower(lr=7.0, batch=2, beta=5.0)
+    assert of_mode(Narrower, "scratch") == of_mode(Settings, "scratch")
+
+
+def test_a_search_is_named_where_it_changed_a_value():
+    made = settle(Settings, "rank", "sebra", "features", None, ["beta=4"])
+    found = made.tuned(replace(made.config, lr=9.0))
+    assert found.config.lr == 9.0
+    assert found.origin == {**made.origin, "lr": "--tune"}
+
+
+def test_settings_of_the_ranker_are_told_apart():
+    given = ("epochs=1", "rank.epochs=2", "rank.lr=3")
+    assert for_method(given) == ("epochs=1",)
+    assert for_ranker(given) == ("epochs=2", "lr=3")
 
 
 def test_a_methods_own_section_wins_over_that_of_its_role(presets):
-    presets(
-        mode_scratch="[rank]\nlr = 2.0\nbatch = 2\n[rank.sebra]\nlr = 5.0\n[debias]\nbeta = 9.0"
-    )
-    assert build_config(Settings, "rank", "sebra", "scratch") == Settings(lr=5.0, batch=2)
-    assert build_config(Settings, "rank", "erm", "scratch") == Settings(lr=2.0, batch=2)
-    assert build_config(Settings, "debias", "erm", "scratch") == Settings(beta=9.0)
-
-
-def test_what_the_mode_says_of_a_method_wins_over_what_a_preset_says_of_its_role(presets):
-    presets(
-        mode_finetune="[rank]\nlr = 0.1\n[rank.sebra]\nbeta = 0.9\nbatch = 32",
-        paper_x="[rank]\nlr = 0.2\nbeta = 0.1\nbatch = 64\n[rank.sebra]\nbatch = 16",
-    )
-    made = build_config(Settings, "rank", "sebra", "finetune", "paper/x")
-    assert made == Settings(lr=0.2, beta=0.9, batch=16)
+    presets(x_y="[rank]\nlr = 2.0\nbatch = 2\n[rank.sebra]\nlr = 5.0\n[debias]\nbeta = 9.0")
+    assert build_config(Settings, "rank", "sebra", "finetune", "x/y") == Settings(lr=5.0, batch=2)
+    assert build_config(Settings, "rank", "erm", "finetune", "x/y") == Settings(lr=2.0, batch=2)
+    assert build_config(Settings, "debias", "erm", "finetune", "x/y") == Settings(beta=9.0)
 
 
 def test_a_ranker_of_its_own_kind_begins_where_the_preset_says(presets):
@@ -104,20 +129,14 @@ def test_a_base_that_does_not_ship_or_is_itself_is_refused(presets, base):
 
 
 def test_over_features_a_preset_does_not_change_the_steps(presets):
-    presets(
-        mode_features="[rank]\nlr = 2.0\nbatch = 2",
-        paper_x="[rank]\nlr = 3.0\nbatch = 3\nbeta = 3.0",
-    )
+    presets(paper_x="[rank]\nlr = 3.0\nbatch = 3\nbeta = 3.0")
     made = build_config(Settings, "rank", "sebra", "features", "paper/x")
     assert made == Settings(lr=2.0, batch=2, beta=3.0)
     assert build_config(Settings, "rank", "sebra", "features", "paper/x", ["lr=4"]).lr == 4.0
 
 
 def test_a_preset_for_features_changes_the_steps_over_features_only(presets):
-    presets(
-        mode_features="[rank]\nlr = 2.0",
-        paper_x='mode = "features"\n[rank]\nlr = 3.0\nbeta = 3.0',
-    )
+    presets(paper_x='mode = "features"\n[rank]\nlr = 3.0\nbeta = 3.0')
     assert build_config(Settings, "rank", "sebra", "features", "paper/x").lr == 3.0
     made = build_config(Settings, "rank", "sebra", "finetune", "paper/x")
     assert made == Settings(beta=3.0)
@@ -173,6 +192,16 @@ def test_every_shipped_preset_suits_every_method_in_every_mode(role, method, mod
             assert isinstance(getattr(made, name), bool), name
 
 
+def test_every_value_of_a_papers_preset_has_its_source():
+    for name in (n for n in preset_names() if n.startswith("paper/")):
+        text = (module.PRESETS / f"{name}.toml").read_text(encoding="utf-8")
+        for section in text.split("\n[")[1:]:
+            head, *lines = section.splitlines()
+            sourced = "#" in head  # of all of its values
+            values = [line for line in lines if "=" in line and not line.startswith("#")]
+            assert sourced or all("#" in line for line in values), (name, head)
+
+
 def test_the_papers_presets_keep_its_plain_epochs():
     papers = [n for n in preset_names() if n.startswith("paper/")]
     assert "paper/urbancars" in papers
@@ -221,4 +250,3 @@ def test_a_preset_may_be_a_file(tmp_path):
 def test_an_unknown_preset_is_refused_with_the_known_ones():
     with pytest.raises(UsageError, match=r"no preset 'paper/none'.*paper/urbancars"):
         read_preset("paper/none")
-    assert all(not n.startswith("mode/") for n in preset_names())

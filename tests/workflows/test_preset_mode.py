@@ -16,11 +16,9 @@ from sebra.samples.open import open_samples
 from sebra.workflows.debias import DebiasOptions, debias
 from sebra.workflows.prepare import usual_mode
 from sebra.workflows.prepared import Source
-from sebra.workflows.rank import RankOptions, rank, ranker_for
+from sebra.workflows.rank import RankOptions, rank
 from sebra_bench.bench import bench
 from sebra_bench.plan import BenchOptions, parse_specs
-
-ErmConfig = method_class("erm").config_class
 
 DATA = "demo?n=200"  # on a CPU it would be features
 
@@ -55,20 +53,18 @@ def test_rank_and_debias_take_it(preset):
     assert rank(chosen, RankOptions(preset=preset)).prepared.mode == "features"
 
 
-def test_a_ranker_can_have_one_of_its_own(tmp_path):
-    """As `paper/bar` has for `peel`, whatever the models are trained in."""
-    assert preset_mode("paper/bar", "peel") == "features"
-    assert preset_mode("paper/bar", "sebra") is preset_mode("paper/bar") is None
+def test_a_ranker_can_have_one_of_its_own(cars, tmp_path):
+    """As `best/bar` has for `peel`, whatever the models are trained in."""
     path = tmp_path / "own.toml"
-    path.write_text('[network.erm]\nrank_mode = "finetune"\n[rank]\nepochs = 1\n')
-    for ranker, mode in (("erm", "scratch"), ("sebra", "features")):
-        assert rank(Source(DATA), RankOptions(ranker, str(path))).prepared.mode == mode
+    path.write_text('[network.erm]\nrank_mode = "features"\n[rank]\nepochs = 1\np_critical = 0.2\n')
+    for ranker, mode in (("erm", "features"), ("sebra", "finetune")):
+        assert rank(cars, RankOptions(ranker, str(path))).prepared.mode == mode
 
 
 def test_what_a_network_begins_with_is_for_its_mode():
     kind = method_class("stages").config_class
     for mode, start in (("finetune", "probe"), ("features", "zero")):
-        assert build_config(kind, "debias", "stages", mode, "paper/bar").start == start
+        assert build_config(kind, "debias", "stages", mode, "best/bar").start == start
 
 
 def test_bench_takes_it(preset, tmp_path):
@@ -76,50 +72,6 @@ def test_bench_takes_it(preset, tmp_path):
     run = bench([Source(DATA)], options, RunFolder(tmp_path / "out"))
     remarks = [r for t in run.tables for r in t.remarks]
     assert any("finetune" in r or "scratch" in r for r in remarks), remarks
-
-
-class Test_the_preset_of_a_layout:
-    """`debias` fine-tunes with it, as `bench` does; a user can say otherwise."""
-
-    @staticmethod
-    def trained(source, preset=None):
-        run = debias(source, DebiasOptions("erm", preset, ("epochs=1",)))
-        return run.config, run.metrics["notes"]
-
-    def test_is_taken_to_fine_tune_and_named(self, cars):
-        config, notes = self.trained(cars)
-        assert config == replace(expected("finetune", "paper/urbancars"), epochs=1)
-        assert any("settings of paper/urbancars" in n for n in notes)
-
-    @pytest.mark.parametrize("preset", ["none", "paper/celeba"])
-    def test_gives_way_to_what_is_asked_for(self, cars, preset):
-        config, notes = self.trained(cars, preset)
-        named = None if preset == "none" else preset
-        assert config == replace(expected("finetune", named), epochs=1)
-        assert config != replace(expected("finetune", "paper/urbancars"), epochs=1)
-        assert not any("settings of" in n for n in notes)
-
-    @pytest.mark.parametrize(("mode", "weights"), [("features", None), ("finetune", "none")])
-    def test_is_for_a_pretrained_network_that_is_tuned(self, cars, mode, weights):
-        source = replace(cars, mode=mode, weights=weights or cars.weights)
-        config, notes = self.trained(source)
-        kind = "features" if mode == "features" else "scratch"
-        assert config == replace(expected(kind, None), epochs=1)
-        assert not any("settings of" in n for n in notes)
-
-    def test_is_not_for_rankings(self, cars):
-        """Their defaults rank more finely than the paper's epochs."""
-        run = rank(cars, RankOptions(overrides=("epochs=1", "resolution=auto")))
-        assert run.prepared.mode == "finetune"
-        for preset in (None, "none"):
-            _, config = ranker_for(RankOptions(preset=preset), "finetune")
-            assert config.resolution == "auto"
-        _, config = ranker_for(RankOptions(preset="paper/urbancars"), "finetune")
-        assert config.resolution == "epoch"
-
-
-def expected(mode, preset):
-    return build_config(ErmConfig, "debias", "erm", mode, preset)
 
 
 def test_it_is_passed_over_where_it_cannot_be_had(preset, tmp_path):

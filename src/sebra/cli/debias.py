@@ -38,7 +38,7 @@ def debias(
         int, typer.Option("--min-group", help="Smaller test groups are never the worst group.")
     ] = 20,
     out: o.Out = None,
-    preset: o.TrainingPreset = None,
+    preset: o.Preset = None,
     set_: o.Set = None,
     track: o.Track = None,
     resume: o.Resume = False,

@@ -68,15 +68,7 @@ ImageSize = Annotated[
 Preset = Annotated[
     str | None,
     typer.Option(
-        "--preset", metavar="NAME", help="Settings by name, e.g. paper/urbancars, or none."
-    ),
-]
-TrainingPreset = Annotated[
-    str | None,
-    typer.Option(
-        "--preset",
-        metavar="NAME",
-        help="Settings by name, or none [default: paper/<layout> to fine-tune].",
+        "--preset", metavar="NAME", help="Settings by name, e.g. paper/urbancars [default: none]."
     ),
 ]
 Set = Annotated[

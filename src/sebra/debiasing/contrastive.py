@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -20,6 +21,7 @@ from sebra.engine.task import Task
 from sebra.errors import UsageError
 from sebra.loading.augment import Augment
 from sebra.ranking.noise import SUSPECT
+from sebra.settings import Modes
 
 _LEAST_P = 0.05  # lower ones weigh alike: the lowest of all are outliers and wrong labels
 _LEAST_WEIGHT = 1e-6
@@ -41,11 +43,18 @@ class ContrastiveConfig(TrainConfig):
     chances, and a third of the forward passes less.
     """
 
-    gamma: float = 0.5
-    tau: float = 0.05
+    # Over features the gap is half of the ranking's epochs: a positive that breaks what its anchor
+    # follows.
+    MODES: ClassVar[Modes] = {
+        "features": {"gamma": 4.0, "rank_gap": 8, "hard": 2.0, "denominator": "anchor"},
+        "scratch": {"ce_on": "both"},
+    }
+
+    gamma: float = 2.0
+    tau: float = 0.1
     positives: int = 1
     negatives: int = 1
-    rank_gap: int = 1
+    rank_gap: int = 5
     hard: float = 0.0
     ce_on: str = "positive"
     pair_gradient: bool = False

@@ -17,6 +17,7 @@ from sebra.engine.networks import Network
 from sebra.engine.session import Session
 from sebra.engine.step import TrainStep, make_optimizer, set_lr, shuffled, train_epoch
 from sebra.engine.task import Task
+from sebra.settings import Modes
 from sebra.values import check
 
 
@@ -33,9 +34,14 @@ class TrainConfig:
     width of a hidden layer between frozen features and the head (features mode only; 0 for none).
     """
 
-    epochs: int = 20
-    optimizer: str = "sgd"
-    lr: float = 1e-3
+    MODES: ClassVar[Modes] = {
+        "features": {"epochs": 20, "lr": 1e-3, "hidden": 256},
+        "scratch": {"epochs": 20, "lr": 1e-3, "batch": 64},
+    }
+
+    epochs: int = 15
+    optimizer: str = "adam"
+    lr: float = 1e-4
     momentum: float = 0.9
     weight_decay: float = 1e-4
     batch: int = 128

@@ -8,6 +8,7 @@ those that follow the same ones; anchors are drawn so that rare patterns of shor
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -21,6 +22,7 @@ from sebra.engine.session import Session
 from sebra.engine.step import weighted_draws
 from sebra.engine.task import Task
 from sebra.errors import UsageError
+from sebra.settings import Modes
 from sebra.values import check
 
 
@@ -34,8 +36,15 @@ class StagesConfig(ContrastiveConfig):
     buckets; of patterns the next is far enough.
     """
 
-    gamma: float = 2.0
-    tau: float = 0.1
+    MODES: ClassVar[Modes] = {
+        "features": {"pairs": "buckets", "hard": 0.0},
+        "scratch": {"ce_on": "positive", "denominator": "batch", "crop": 1.0},
+    }
+
+    lr: float = 5e-4
+    crop: float = 0.5
+    rank_gap: int = 1
+    denominator: str = "anchor"
     balance: float = 0.5
     least: int = 4
     pairs: str = "patterns"

@@ -25,6 +25,7 @@ from sebra.loading.inputs import Inputs
 from sebra.ranking.ranking import Blind, ranks_within_classes, spuriosity_of
 from sebra.ranking.sebra import SebraConfig, SelfGuidedRanker
 from sebra.samples.table import FeatureArray
+from sebra.settings import of_mode
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -36,8 +37,8 @@ FLOATS = (np.float32, np.float64, np.float16)
 class SebraRanker(BaseEstimator):  # type: ignore[misc]
     """Ranks labelled feature vectors by spuriosity with a linear head.
 
-    The parameters are those of `sebra rank` over features, with the same defaults. `random_state`
-    seeds the draws; `device` is `auto`, `cpu` or `cuda`.
+    The parameters are the settings of `sebra rank` over features; None takes its default.
+    `random_state` seeds the draws; `device` is `auto`, `cpu` or `cuda`.
 
     After `fit(X, y)`, one entry per sample: `spuriosity_` (1 = most spurious of its class, falling
     to 0), `rank_` (0 = most spurious of its class, no ties), `bucket_` (the round in which it was
@@ -50,20 +51,21 @@ class SebraRanker(BaseEstimator):  # type: ignore[misc]
 
     def __init__(
         self,
-        p_critical: float = 0.75,
+        p_critical: float | None = None,
         lam: float | None = None,
-        beta: float = 1.25,
-        epochs: int = 15,
-        lr: float = 0.15,
-        momentum: float = 0.1,
-        weight_decay: float = 0.0,
-        optimizer: str = "sgd",
-        batch: int = 0,
-        draws: str = "full",
-        resolution: str = "auto",
-        max_share: float = 0.25,
-        use_u: bool = True,
-        use_v: bool = True,
+        beta: float | None = None,
+        epochs: int | None = None,
+        enough: float | None = None,
+        lr: float | None = None,
+        momentum: float | None = None,
+        weight_decay: float | None = None,
+        optimizer: str | None = None,
+        batch: int | None = None,
+        draws: str | None = None,
+        resolution: str | None = None,
+        max_share: float | None = None,
+        use_u: bool | None = None,
+        use_v: bool | None = None,
         random_state: Any = 0,
         device: str = "cpu",
     ) -> None:
@@ -71,6 +73,7 @@ class SebraRanker(BaseEstimator):  # type: ignore[misc]
         self.lam = lam
         self.beta = beta
         self.epochs = epochs
+        self.enough = enough
         self.lr = lr
         self.momentum = momentum
         self.weight_decay = weight_decay
@@ -113,7 +116,8 @@ class SebraRanker(BaseEstimator):  # type: ignore[misc]
     def _config(self) -> SebraConfig:
         own = self.get_params(deep=False)
         settings = {k: v for k, v in own.items() if k not in ("random_state", "device")}
-        return SebraConfig(**settings, flip=False)
+        given = {k: v for k, v in settings.items() if v is not None}
+        return SebraConfig(**{**of_mode(SebraConfig, "features"), **given})
 
     def _task(self, X: Array, labels: Array) -> Task:
         device = choose_device(self.device)

@@ -31,6 +31,7 @@ from sebra.ranking.balance import Flags, contrast_weights, neutral_weights
 from sebra.ranking.crossfit import HeadJudge, Judge, NetworkJudge
 from sebra.ranking.noise import SUSPECT, NoiseEstimate, estimate_noise, noise_among
 from sebra.ranking.ranking import Monitor, Ranker, RankResult
+from sebra.settings import Modes
 from sebra.values import check
 
 Floats = npt.NDArray[np.float64]
@@ -54,6 +55,11 @@ class PeelConfig:
     weights of heads, of the first and of the second model. steps and the fields after it: training
     of networks over images; beta is that of the u weighting.
     """
+
+    MODES: ClassVar[Modes] = {
+        "finetune": {"folds": 3},
+        "scratch": {"folds": 3, "steps": 400, "optimizer": "adam", "lr": 1e-3, "batch": 64},
+    }
 
     stages: int = 4
     evidence: float = 2 / 3

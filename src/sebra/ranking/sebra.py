@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -23,6 +23,7 @@ from sebra.loading.augment import Augment
 from sebra.ranking.formulas import is_learned, p_critical_of, upweight, weighted_loss
 from sebra.ranking.pace import Pace, Snapshot
 from sebra.ranking.ranking import Monitor, Ranker, RankResult
+from sebra.settings import Modes
 from sebra.values import check
 
 FULL, REMAINING = "full", "remaining"  # kinds of draws
@@ -47,6 +48,19 @@ class SebraConfig:
     augmentation of training batches (mirroring; the least area of a random resized crop). use_u,
     use_v: ablation switches.
     """
+
+    # Features are standardised and divided by the root of their dimension.
+    MODES: ClassVar[Modes] = {
+        "features": {"epochs": 15, "enough": 0.7, "lr": 0.15, "weight_decay": 0.0, "batch": 0},
+        "scratch": {
+            "p_critical": 0.9,
+            "epochs": 20,
+            "optimizer": "adam",
+            "lr": 3e-4,
+            "weight_decay": 1e-4,
+            "batch": 64,
+        },
+    }
 
     p_critical: float = 0.75
     lam: float | None = None

@@ -7,23 +7,48 @@ import types
 import typing
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from sebra.errors import UsageError
+from sebra.settings import of_mode
 
 PRESETS = Path(__file__).parent / "presets"
 # Fields that say how a network begins and is stepped. A preset's values belong to fine-tuning, or
 # to heads on frozen features where it says `mode = "features"`: in the other mode they are passed
 # over.
 STEP_FIELDS = frozenset({"optimizer", "lr", "momentum", "weight_decay", "batch", "start"})
+_RANKER = "rank."  # begins an override that is for the ranker, not for the method
 
 Config = TypeVar("Config")
 
 
+@dataclasses.dataclass(frozen=True)
+class Settled(Generic[Config]):
+    """A configuration, and of every field where its value is from.
+
+    origin: `default`, `mode`, `preset NAME`, `--set` or `--tune`.
+    """
+
+    config: Config
+    origin: Mapping[str, str]
+
+    def tables(self, name: str = "settings") -> dict[str, dict[str, Any]]:
+        """What `config.toml` holds of it: the values, and where they are from."""
+        values = dataclasses.asdict(self.config)  # type: ignore[call-overload]
+        values = {k: v for k, v in values.items() if v is not None}
+        return {name: values, f"{name}_from": {k: self.origin[k] for k in values}}
+
+    def tuned(self, config: Config) -> Settled[Config]:
+        """With the values that a search has found."""
+        found = dataclasses.asdict(config)  # type: ignore[call-overload]
+        changed = [k for k, v in found.items() if v != getattr(self.config, k)]
+        return Settled(config, {**self.origin, **dict.fromkeys(changed, "--tune")})
+
+
 def preset_names() -> list[str]:
-    """Every preset that ships, as `folder/name`, without the ones that belong to a mode."""
+    """Every preset that ships, as `folder/name`."""
     found = (p.relative_to(PRESETS).with_suffix("").as_posix() for p in PRESETS.rglob("*.toml"))
-    return sorted(n for n in found if not n.startswith("mode/"))
+    return sorted(found)
 
 
 def read_preset(name: str) -> dict[str, Any]:
@@ -68,30 +93,61 @@ def build_config(
     preset: str | None = None,
     overrides: Sequence[str] = (),
 ) -> Config:
-    """A method's configuration: its defaults, then the mode's, then the preset's, then `--set`.
+    """The configuration that `settle` finds."""
+    return settle(kind, role, method, mode, preset, overrides).config
 
-    What the mode or the preset says of the method itself goes before what either says of its role:
-    a preset's `[rank]` is not for a ranker that steps otherwise. role: `rank` or `debias`. mode:
-    `features`, `finetune` or `scratch`.
+
+def settle(
+    kind: type[Config],
+    role: str,
+    method: str,
+    mode: str,
+    preset: str | None = None,
+    overrides: Sequence[str] = (),
+) -> Settled[Config]:
+    """The one rule for settings: the defaults of the class, then what its `MODES` says of the mode,
+    then the preset, then `--set`.
+
+    In a preset the section of the method goes before that of its role. role: `rank` or `debias`.
+    mode: `features`, `finetune` or `scratch`.
     """
-    shared, own = _section(read_preset(f"mode/{mode}"), role, method, kind)
-    if preset is not None:
-        found = read_preset(preset)
-        elsewhere = (mode == "features") != (found.get("mode") == "features")
-        passed_over = STEP_FIELDS if elsewhere else frozenset[str]()
-        of_role, of_method = _section(found, role, method, kind)
-        shared |= {k: v for k, v in of_role.items() if k not in passed_over}
-        own |= {k: v for k, v in of_method.items() if k not in passed_over}
-    return kind(**{**shared, **own, **parse_overrides(kind, overrides)})
+    layers = {
+        "mode": of_mode(kind, mode),
+        f"preset {preset}": {} if preset is None else _of_preset(preset, role, method, mode, kind),
+        "--set": parse_overrides(kind, overrides),
+    }
+    values: dict[str, Any] = {}
+    origin = {f.name: "default" for f in dataclasses.fields(kind)}  # type: ignore[arg-type]
+    for name, found in layers.items():
+        values.update(found)
+        origin.update(dict.fromkeys(found, name))
+    return Settled(kind(**values), origin)
 
 
-def preset_mode(preset: str | None, ranker: str | None = None) -> str | None:
-    """The mode that a preset is made for, or has for a ranker, where it names one."""
+def _of_preset(preset: str, role: str, method: str, mode: str, kind: Any) -> dict[str, Any]:
+    found = read_preset(preset)
+    elsewhere = (mode == "features") != (found.get("mode") == "features")
+    passed_over = STEP_FIELDS if elsewhere else frozenset[str]()
+    of_role, of_method = _section(found, role, method, kind)
+    return {k: v for k, v in {**of_role, **of_method}.items() if k not in passed_over}
+
+
+def for_method(overrides: Sequence[str]) -> tuple[str, ...]:
+    """Of `--set key=value` those that are for the method itself."""
+    return tuple(o for o in overrides if not o.startswith(_RANKER))
+
+
+def for_ranker(overrides: Sequence[str]) -> tuple[str, ...]:
+    """Of `--set rank.key=value` those that are for the ranker, without `rank.`."""
+    return tuple(o.removeprefix(_RANKER) for o in overrides if o.startswith(_RANKER))
+
+
+def preset_mode(preset: str | None) -> str | None:
+    """The mode that a preset is made for, where it names one."""
     found = None if preset is None else read_preset(preset).get("mode")
     if found not in (None, "features", "finetune"):
         raise UsageError(f"preset: mode = {found!r:.40} is not one of features, finetune")
-    own = None if ranker is None else ranking_network(preset, ranker)[1]
-    return own or found
+    return found
 
 
 def ranking_network(preset: str | None, ranker: str) -> tuple[str | None, str | None]:

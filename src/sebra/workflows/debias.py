@@ -23,16 +23,23 @@ from sebra.measuring.ranks import known_attributes
 from sebra.processes import require_one
 from sebra.ranking.ranking import CHANCES, Ranking
 from sebra.ranking.registry import ranker_class
-from sebra.runs.config import build_config, ranking_network
-from sebra.runs.folder import RANKING, RunFolder
+from sebra.runs.config import Settled, for_method, for_ranker, ranking_network, settle
+from sebra.runs.folder import CONFIG, RANKING, RunFolder
 from sebra.runs.meter import Meter
 from sebra.samples.leakage import leakage, leakage_note
 from sebra.samples.table import SPLITS, Samples
 from sebra.workflows.history import History, predicted_classes
 from sebra.workflows.prepare import for_ranking, prepare
 from sebra.workflows.prepared import Prepared, Source
-from sebra.workflows.presets import named_preset, training_preset
-from sebra.workflows.rank import identity_of, measure, open_session
+from sebra.workflows.presets import named_preset
+from sebra.workflows.rank import (
+    RankOptions,
+    identity_of,
+    measure,
+    open_session,
+    ranker_for,
+    ranking_of,
+)
 from sebra.workflows.suspects import add_noise
 from sebra.workflows.validation import Parts, make_selector, split_training
 
@@ -60,7 +67,13 @@ class DebiasRun:
     history: list[dict[str, Any]]
     prepared: Prepared
     ranking: Ranking | None
-    config: Any
+    settled: Settled[Any]
+    ranked_by: dict[str, dict[str, Any]]  # the ranker's settings, as `config.toml` has them
+
+    @property
+    def config(self) -> Any:
+        """The method's settings."""
+        return self.settled.config
 
 
 def debias(
@@ -81,8 +94,6 @@ def debias(
     with session.stoppable():
         with session.checking():
             prepared = prepare(source, session, meter, samples, named_preset(options.preset))
-            preset = training_preset(source.data, options.preset, prepared.mode, session)
-            options = replace(options, preset=preset)
             for name in SPLITS:
                 if len(prepared.samples.rows(name)):
                     prepared.readable(name)
@@ -106,11 +117,12 @@ def debias_prepared(
     ranking: Ranking | None = None,
 ) -> DebiasRun:
     """Trains on a prepared data set; ranks first where the method needs it and none is given."""
-    method, config = _settle(prepared, options, ranking)
+    method, settled = _settle(prepared, options, ranking)
+    config, ranked_by = settled.config, _ranked_by(ranking)
     if ranking is not None:
         ranking = ranking.taken(prepared.split("train")[0])  # a table of its own, in this order
     if ranking is None and "ranking" in method.needs:
-        ranking = _rank_first(prepared, options, method, session, meter)
+        ranking, ranked_by = _rank_first(prepared, options, method, session, meter)
     if ranking is not None and config.weighs_noise and "noise" not in ranking.table:
         add_noise(ranking, prepared, session, meter)
     parts = split_training(prepared.samples, prepared.source.seed)
@@ -138,7 +150,7 @@ def debias_prepared(
     }
     if ranking is not None:
         metrics["ranking"] = measure(ranking, prepared.samples)
-    return DebiasRun(model, metrics, selector.rows, prepared, ranking, config)
+    return DebiasRun(model, metrics, selector.rows, prepared, ranking, settled, ranked_by)
 
 
 def check_options(options: DebiasOptions) -> None:
@@ -147,33 +159,35 @@ def check_options(options: DebiasOptions) -> None:
         if options.ranking is not None:
             raise UsageError("--ranking, --rank-method: contradict each other; give one of them")
         ranker_class(options.rank_method, "--rank-method")
+    if options.ranking is not None and for_ranker(options.overrides):
+        raise UsageError("--ranking, --set rank.…: the ranking is made; settings come too late")
     if not method_class(options.method).in_processes:
         require_one(f"--method {options.method}")
     _method(options, mode="finetune")  # whichever the mode will be, the same values are valid
 
 
-def _method(options: DebiasOptions, mode: str) -> tuple[Method[Any], Any]:
+def _method(options: DebiasOptions, mode: str) -> tuple[Method[Any], Settled[Any]]:
     kind = method_class(options.method)
-    config = build_config(
+    settled = settle(
         kind.config_class,
         "debias",
         options.method,
         mode,
         named_preset(options.preset),
-        options.overrides,
+        for_method(options.overrides),
     )
-    return kind(config), config
+    return kind(settled.config), settled
 
 
 def _settle(
     prepared: Prepared, options: DebiasOptions, ranking: Ranking | None
-) -> tuple[Method[Any], Any]:
-    """The method and its configuration, checked against the data and the ranking."""
-    method, config = _method(options, prepared.mode)
+) -> tuple[Method[Any], Settled[Any]]:
+    """The method and its settings, checked against the data and the ranking."""
+    method, settled = _method(options, prepared.mode)
     _check_needs(method, prepared.samples, options)
     if ranking is not None:
         ranking.taken(prepared.readable("train"))
-    return method, config
+    return method, settled
 
 
 def _check_needs(method: Method[Any], samples: Samples, options: DebiasOptions) -> None:
@@ -215,23 +229,31 @@ def _check_needs(method: Method[Any], samples: Samples, options: DebiasOptions) 
             )
 
 
+def _ranked_by(ranking: Ranking | None) -> dict[str, dict[str, Any]]:
+    """What the run of a ranking that was given says of its settings."""
+    run = None if ranking is None or ranking.folder is None else RunFolder(ranking.folder)
+    if run is None or not run.has(CONFIG):
+        return {}
+    found = run.read_config()
+    named = {"method": found.get("method"), **found.get("settings", {})}
+    return {"rank": named, "rank_from": dict(found.get("settings_from", {}))}
+
+
 def _rank_first(
     prepared: Prepared, options: DebiasOptions, method: Any, session: Session, meter: Meter
-) -> Ranking:
+) -> tuple[Ranking, dict[str, dict[str, Any]]]:
+    """The ranking that `sebra rank` would make, and its settings."""
     name = options.rank_method or method.ranker
-    kind = ranker_class(name)
+    preset = named_preset(options.preset)
     part, _ = prepared.split("train")
-    on = for_ranking(prepared, *ranking_network(options.preset, name), meter)
-    config = build_config(kind.config_class, "rank", name, on.mode, options.preset)
+    on = for_ranking(prepared, *ranking_network(preset, name), meter)
+    chosen = RankOptions(name, preset, for_ranker(options.overrides))
+    ranker, settled = ranker_for(chosen, on.mode)
     session.note(f"ranking first (method {name}); --ranking RUN uses an earlier one")
 
     def compute() -> dict[str, torch.Tensor]:
         history = History(prepared.samples, None, None)
-        with meter.phase("rank"):
-            ranker = kind(config)
-            result = ranker.rank(on.rank_task(ranker), session, history)
-        ranking = Ranking.from_result(result, part.ids, part.labels, part.classes)
-        figures = ranking.table.drop(columns=["id", "label"])
+        figures = ranking_of(on, ranker, session, meter, history).table.select_dtypes("number")
         return {str(c): torch.from_numpy(figures[c].to_numpy().copy()) for c in figures}
 
     found = session.once("ranking", compute)
@@ -239,7 +261,9 @@ def _rank_first(
 
     label = np.asarray(part.classes, dtype=object)[part.labels]
     table = pd.DataFrame({"id": part.ids, "label": label})
-    return Ranking(table.assign(**{k: v.numpy() for k, v in found.items()}))
+    tables = settled.tables("rank")
+    tables["rank"] = {"method": name, **tables["rank"]}
+    return Ranking(table.assign(**{k: v.numpy() for k, v in found.items()})), tables
 
 
 def _annotated(samples: Samples, parts: Parts, session: Session) -> Parts:
@@ -347,8 +371,7 @@ def _selection(selector: Any) -> dict[str, Any]:
 
 
 def write_debias_run(folder: RunFolder, run: DebiasRun, identity: dict[str, Any]) -> None:
-    settings = {k: v for k, v in dataclasses.asdict(run.config).items() if v is not None}
-    folder.write_config({**identity, "settings": settings})
+    folder.write_config({**identity, **run.settled.tables(), **run.ranked_by})
     run.model.save(folder.path)
     if run.ranking is not None:
         run.ranking.save(folder.path / RANKING)

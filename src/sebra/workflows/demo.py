@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -48,7 +47,7 @@ def demo(
     session = open_session(folder, identity, resume, progress)
     with session.stoppable():
         prepared = prepare(source, session, meter)
-        ranker, config = ranker_for(RankOptions(rank_method), prepared.mode)
+        ranker, settled = ranker_for(RankOptions(rank_method), prepared.mode)
         ranked = rank_prepared(prepared, ranker, session, meter)
         runs = {}
         for name in ("erm", method):
@@ -71,8 +70,8 @@ def demo(
         "run": str(folder.path),
         "report": str(folder.path / REPORT),
     }
-    settings = {k: v for k, v in dataclasses.asdict(config).items() if v is not None}
-    folder.write_config({**identity, "settings": settings, "version": __version__})
+    trained, by = runs[method].settled.tables(), settled.tables("rank")
+    folder.write_config({**identity, **trained, **by, "version": __version__})
     ranked.ranking.save(folder.path / RANKING)
     if ranked.history:
         folder.write_history(ranked.history)

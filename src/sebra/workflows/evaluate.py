@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -25,11 +25,12 @@ from sebra.measuring.groups import MIN_GROUP, Scores, score
 from sebra.measuring.seeds import mean_std
 from sebra.plugins import EVALUATIONS, plugins
 from sebra.ranking.ranking import Ranking
-from sebra.runs.config import build_config, preset_names
+from sebra.runs.config import preset_names
 from sebra.runs.folder import CONFIG, RANKING, RunFolder
 from sebra.runs.meter import Meter
 from sebra.samples.open import open_samples
 from sebra.samples.table import FeatureArray, Samples, Texts
+from sebra.settings import Modes, of_mode
 from sebra.workflows.history import predicted_classes
 from sebra.workflows.prepare import prepare
 from sebra.workflows.prepared import Prepared, Source
@@ -205,9 +206,23 @@ def _disparity(
     return {"pd": joined["pd"], "pd_details": {**joined, "k": runs[0]["k"]}}
 
 
+@dataclass(frozen=True)
+class PdConfig(TrainConfig):
+    """How the networks of PD are trained: the same on both sides, whatever made the ranking."""
+
+    MODES: ClassVar[Modes] = {
+        "features": {"weight_decay": 1e-4, "batch": 64},
+        "scratch": {"weight_decay": 1e-4, "epochs": 30},
+    }
+
+    epochs: int = 20
+    weight_decay: float = 0.0
+    batch: int = 64
+
+
 def subset_accuracy(prepared: Prepared, index: npt.NDArray[np.int64], session: Session) -> float:
     """Test accuracy, mean of the last epochs, of plain training on these samples alone."""
-    config = build_config(TrainConfig, "pd", "pd", prepared.mode)
+    config = PdConfig(**of_mode(PdConfig, prepared.mode))
     chosen = torch.from_numpy(np.sort(index)).to(prepared.device)
     task = replace(prepared.task("train").subset(chosen), augment=Augment(config.flip, config.crop))
     network = task.network(hidden=config.hidden)

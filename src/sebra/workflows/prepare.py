@@ -34,15 +34,14 @@ def prepare(
     meter: Meter,
     samples: Samples | None = None,
     preset: str | None = None,
-    ranker: str | None = None,
 ) -> Prepared:
     """Opens DATA, settles mode, backbone and weights, reads the training split.
 
     Where the user leaves the mode open it is the `usual_mode`, if data and network allow it. Says
-    what it chose when nothing is wrong. ranker: what the data is prepared for, if for one ranker.
+    what it chose when nothing is wrong.
     """
     with session.checking():
-        prepared = _prepare(source, session, meter, samples, preset_mode(preset, ranker))
+        prepared = _prepare(source, session, meter, samples, preset_mode(preset))
         prepared.readable("train")
         session.bind("content", fingerprint(prepared.samples))
     return prepared

@@ -13,17 +13,17 @@ from sebra.engine.device import load_optimisers
 from sebra.engine.session import ProgressSink, Session
 from sebra.errors import UsageError
 from sebra.measuring.ranks import quality_of
-from sebra.ranking.ranking import Ranker, Ranking
+from sebra.ranking.ranking import Monitor, Ranker, Ranking
 from sebra.ranking.registry import ranker_class
 from sebra.ranking.trust import trust_in, witness_of
-from sebra.runs.config import build_config
+from sebra.runs.config import Settled, ranking_network, settle
 from sebra.runs.folder import RANKING, RunFolder
 from sebra.runs.meter import Meter
 from sebra.samples.table import Samples
 from sebra.workflows.history import history_of
-from sebra.workflows.prepare import prepare
+from sebra.workflows.prepare import for_ranking, prepare
 from sebra.workflows.prepared import Prepared, Source
-from sebra.workflows.presets import named_preset, preset_for
+from sebra.workflows.presets import named_preset
 from sebra.workflows.saliency import find_saliency, save_saliency
 from sebra.workflows.suspects import add_noise
 from sebra.workflows.tune import space_of, tune
@@ -65,11 +65,12 @@ def rank(
     session = open_session(folder, identity, resume, progress)
     with session.stoppable():
         with session.checking():
-            preset = preset_for(source.data, options.preset)  # it can have a mode for the ranker
-            prepared = prepare(source, session, meter, samples, preset, options.method)
-            ranker, config = ranker_for(options, prepared.mode)
+            preset = named_preset(options.preset)
+            prepared = prepare(source, session, meter, samples, preset)
+            prepared = for_ranking(prepared, *ranking_network(preset, options.method), meter)
+            ranker, settled = ranker_for(options, prepared.mode)
             ranker.take_marks(options.neurons, prepared.readable("train"))
-        ranker, config, trials = tuned(options, prepared, ranker, config, session, meter)
+        ranker, settled, trials = tuned(options, prepared, ranker, settled, session, meter)
         run = rank_prepared(prepared, ranker, session, meter)
     if trials:
         run.metrics["tuning"] = trials
@@ -79,7 +80,7 @@ def rank(
         save_saliency(folder.path, find_saliency(run.ranking, prepared, meter))
         run.metrics.update(meter.result())
         run.metrics["notes"] = list(session.notes)
-        write_rank_run(folder, run, identity, config)
+        write_rank_run(folder, run, {**identity, **settled.tables()})
     session.close()
     return run
 
@@ -93,10 +94,10 @@ def check_options(options: RankOptions) -> None:
     ranker_for(options, mode="finetune")  # whichever the mode will be, the same values are valid
 
 
-def ranker_for(options: RankOptions, mode: str) -> tuple[Ranker[Any], Any]:
-    """The ranker that the options name, and its configuration for this mode."""
+def ranker_for(options: RankOptions, mode: str) -> tuple[Ranker[Any], Settled[Any]]:
+    """The ranker that the options name, and its settings in this mode."""
     kind = ranker_class(options.method)
-    config = build_config(
+    settled = settle(
         kind.config_class,
         "rank",
         options.method,
@@ -104,26 +105,27 @@ def ranker_for(options: RankOptions, mode: str) -> tuple[Ranker[Any], Any]:
         named_preset(options.preset),
         options.overrides,
     )
-    return kind(config), config
+    return kind(settled.config), settled
 
 
 def tuned(
     options: RankOptions,
     prepared: Prepared,
     ranker: Ranker[Any],
-    config: Any,
+    settled: Settled[Any],
     session: Session,
     meter: Meter,
-) -> tuple[Ranker[Any], Any, list[dict[str, Any]]]:
+) -> tuple[Ranker[Any], Settled[Any], list[dict[str, Any]]]:
     """The ranker with the settings that `--tune` finds, and its trials; as it is without it."""
     if options.tune_seconds is None:
-        return ranker, config, []
+        return ranker, settled, []
+    config = settled.config
     space = space_of(options.method, prepared.mode, options.overrides, config)
     task = prepared.rank_task(ranker)
     load_optimisers()
     with meter.phase("tune"):
         config, trials = tune(task, type(ranker), config, space, session, options.tune_seconds)
-    return type(ranker)(config), config, trials
+    return type(ranker)(config), settled.tuned(config), trials
 
 
 def rank_prepared(
@@ -132,13 +134,7 @@ def rank_prepared(
     """Ranks the training split of a prepared data set."""
     task = prepared.rank_task(ranker)
     history = history_of(prepared.samples, lambda name: prepared.rank_task(ranker, name))
-    load_optimisers()
-    with meter.phase("rank"):
-        result = ranker.rank(task, session, history)
-    part, _ = prepared.split("train")
-    ranking = Ranking.from_result(result, part.ids, part.labels, part.classes)
-    ranking.data = prepared.source.data
-    add_noise(ranking, prepared, session, meter, result.noise)
+    ranking = ranking_of(prepared, ranker, session, meter, history)
     with meter.phase("trust"):
         trusted = trust_in(witness_of(task), ranking.table["rank"].to_numpy())
     if trusted is not None:
@@ -152,6 +148,21 @@ def rank_prepared(
         "notes": list(session.notes),
     }
     return RankRun(ranking, metrics, prepared, history.rows)
+
+
+def ranking_of(
+    prepared: Prepared, ranker: Ranker[Any], session: Session, meter: Meter, monitor: Monitor
+) -> Ranking:
+    """The ranking of the training split, with who is likely mislabelled; every command's own."""
+    task = prepared.rank_task(ranker)
+    load_optimisers()
+    with meter.phase("rank"):
+        result = ranker.rank(task, session, monitor)
+    part, _ = prepared.split("train")
+    ranking = Ranking.from_result(result, part.ids, part.labels, part.classes)
+    ranking.data = prepared.source.data
+    add_noise(ranking, prepared, session, meter, result.noise)
+    return ranking
 
 
 def measure(ranking: Ranking, samples: Samples) -> dict[str, Any]:
@@ -189,9 +200,8 @@ def open_session(
     return Session(folder.checkpoint, identity, resume=resume, progress=progress)
 
 
-def write_rank_run(folder: RunFolder, run: RankRun, identity: dict[str, Any], config: Any) -> None:
-    settings = {k: v for k, v in dataclasses.asdict(config).items() if v is not None}
-    folder.write_config({**identity, "settings": settings})
+def write_rank_run(folder: RunFolder, run: RankRun, config: dict[str, Any]) -> None:
+    folder.write_config(config)
     run.ranking.save(folder.path / RANKING)
     if run.history:
         folder.write_history(run.history)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -30,6 +30,7 @@ from sebra.ranking.formulas import weighted_loss
 from sebra.ranking.ranking import Array, Monitor, Ranker, RankResult, ranks_within_classes
 from sebra.ranking.sebra import batch_for
 from sebra.samples.table import Samples
+from sebra.settings import Modes
 from sebra.values import check
 from sebra_bench.baselines.activations import Profile
 from sebra_bench.baselines.neuron_marks import Marks, Neuron, read_marked, write_template
@@ -47,10 +48,21 @@ class NeuronsConfig:
     batch: 0 lets it grow with the data. flip, crop: augmentation of training batches.
     """
 
+    MODES: ClassVar[Modes] = {
+        "features": {"epochs": 15, "lr": 0.15, "weight_decay": 0.0, "batch": 0},
+        "scratch": {
+            "epochs": 20,
+            "optimizer": "adam",
+            "lr": 3e-4,
+            "weight_decay": 1e-4,
+            "batch": 64,
+        },
+    }
+
     epochs: int = 10
     optimizer: str = "sgd"
     lr: float = 1e-3
-    momentum: float = 0.9
+    momentum: float = 0.1
     weight_decay: float = 1e-3
     batch: int = 128
     flip: bool = True

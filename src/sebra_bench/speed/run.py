@@ -24,9 +24,9 @@ from sebra.runs.meter import Meter
 from sebra.samples.table import ImageArray
 from sebra.workflows.prepare import prepare
 from sebra.workflows.prepared import Source
-from sebra.workflows.presets import preset_for
 from sebra_bench.bench import BenchRun, write_tables
 from sebra_bench.facts import facts
+from sebra_bench.plan import preset_for
 from sebra_bench.speed.ranking import Rankings, ranking_lines
 from sebra_bench.speed.rates import (
     Bench,
