@@ -15,7 +15,7 @@ from sebra.runs.folder import clean
 from sebra.workflows.presets import layout_of, named_preset
 from sebra_bench.plan import OWN_RANKER, parse_specs
 from sebra_bench.results import Results, pooled
-from sebra_bench.rows import ROWS, Row, read_rows, settings_of
+from sebra_bench.rows import ADDED, ROWS, Row, read_rows, settings_of
 from sebra_bench.summary import Entry
 
 _TOLD_GROUPS = frozenset({"groupdro", "dfr"})  # unless they work on a ranking
@@ -107,10 +107,7 @@ def weight(entries: Sequence[Entry]) -> tuple[Any, ...]:
 
 
 def _of_today(row: Row) -> bool:
-    """Whether a run with the row's preset, or with the best for its layout, had its settings.
-
-    Settings that are no more or were not yet there when it was measured do not count.
-    """
+    """Whether a run with the row's preset, or with the best for its layout, has its settings."""
     if "settings" not in row:
         return True
     named = {named_preset(row.get("preset")), f"best/{layout_of(str(row['data']))}"}
@@ -119,17 +116,19 @@ def _of_today(row: Row) -> bool:
 
 def _has_settings_of(row: Row, preset: str | None) -> bool:
     try:
-        ours = clean(_settings_now(row, preset))
+        config = _config_now(row, preset)
     except UsageError:  # a preset, a method or a setting that is no more
         return False
-    return all(ours.get(k, v) == v for k, v in row["settings"].items())
+    ours, theirs = clean(settings_of(config)), row["settings"]
+    compared = {*theirs, *ADDED} & vars(config).keys()  # without settings that are no more
+    return all(ours.get(k) == theirs.get(k) for k in compared)
 
 
-def _settings_now(row: Row, preset: str | None) -> dict[str, Any]:
+def _config_now(row: Row, preset: str | None) -> Any:
     (spec,) = parse_specs(str(row["method"]))
     class_of, role = (
         (ranker_class, "rank") if row["kind"] == "ranking" else (method_class, "debias")
     )
     kind = class_of(spec.name).config_class
     mode = row["network"]["mode"]
-    return settings_of(build_config(kind, role, spec.name, mode, preset, spec.overrides))
+    return build_config(kind, role, spec.name, mode, preset, spec.overrides)

@@ -96,7 +96,10 @@ class Test_sections:
             build_config(method_class("erm").config_class, "debias", "erm", "finetune", None)
         )
         put(tmp_path / "none", row("erm", 0, settings=now, preset="none"))
-        put(tmp_path / "old", *(row("erm", s, settings={}, preset="none") for s in range(3)))
+        put(
+            tmp_path / "old",
+            *(row("erm", s, settings={"lr": 0.7}, preset="none") for s in range(3)),
+        )
         text, _ = results_page(tmp_path, "x")
         assert "- UrbanCars: none\n" in text
 
@@ -118,7 +121,8 @@ class Test_sections:
         put(tmp_path / "now", row("erm", 0, settings=now))
         before = {**now, "epochs": now["epochs"] - 1}
         put(tmp_path / "before", *(row("erm", s, settings=before) for s in range(3)))
-        put(tmp_path / "gone", *(row("erm", s, settings=now, preset="best/none") for s in range(3)))
+        gone = [row("erm", s, settings={"lr": 0.7}, preset="best/none") for s in range(3)]
+        put(tmp_path / "gone", *gone)
         text, _ = results_page(tmp_path, "x")
         assert "- UrbanCars: now\n" in text
 
