@@ -239,7 +239,7 @@ def imagenet_9(root: Path, n: int = 4) -> Path:
 
 
 def living17(root: Path, train: int = 2, val: int = 1) -> Path:
-    from sebra.samples.layouts.living17 import subpopulations
+    from sebra_bench.layouts.living17 import subpopulations
 
     for number, part in enumerate(subpopulations()):
         for split, n in (("train", train), ("val", val)):

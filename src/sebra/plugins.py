@@ -2,6 +2,7 @@
 
 `sebra.commands` holds functions `register(app)`, which add commands to the command line;
 `sebra.methods` and `sebra.rankers` hold classes, by the name that `--method` takes;
+`sebra.layouts` holds readers of data sets (`Layout`), by the name of `NAME:PATH`;
 `sebra.evaluations` holds functions `wanted(data)`, which return what to measure beside DATA's test
 split (`measure(model, samples, split, scores)`), or None.
 """
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 COMMANDS, EVALUATIONS = "sebra.commands", "sebra.evaluations"
-METHODS, RANKERS = "sebra.methods", "sebra.rankers"
+METHODS, RANKERS, LAYOUTS = "sebra.methods", "sebra.rankers", "sebra.layouts"
 _SOURCE_TREE = Path(__file__).resolve().parents[2] / "pyproject.toml"
 
 

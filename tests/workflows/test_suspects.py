@@ -9,11 +9,11 @@ from sklearn.metrics import average_precision_score
 
 from sebra.cli.main import run as cli
 from sebra.ranking import noise, peel
-from sebra.samples.noise import inject_noise
 from sebra.samples.open import open_samples
 from sebra.workflows import suspects
 from sebra.workflows.prepared import Source
 from sebra.workflows.rank import RankOptions, rank
+from sebra_bench.label_noise import inject_noise
 
 
 def test_wrong_labels_of_a_manifest_are_found(tmp_path):

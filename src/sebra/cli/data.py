@@ -26,9 +26,9 @@ def listing(context: typer.Context, as_json: o.Json = False) -> None:
     """Without a command: the layouts that NAME:PATH knows."""
     if context.invoked_subcommand is not None:
         return
-    from sebra.samples.layouts import LAYOUTS
+    from sebra.samples.layouts import LAYOUTS, find_layout
 
-    layouts = {name: entry.summary for name, entry in LAYOUTS.items()}
+    layouts = {name: find_layout(name).summary for name in sorted(LAYOUTS)}
     emit({"layouts": layouts}, as_json)
     if not as_json:
         table("layouts (DATA is NAME:PATH)", ["name", "what"], list(layouts.items()))

@@ -51,7 +51,12 @@ class Options:
     limit: int = 0
 
 
-@layout("hf", Options)
+@layout(
+    "hf",
+    "a Hugging Face data set of images or texts, hf:ORG/NAME (extra hub)",
+    Options,
+    folder=False,
+)
 def read(path: Path, options: Options) -> Samples:
     """Any image or text data set of the hub; columns of few values become attributes."""
     name = path.as_posix()

@@ -54,25 +54,25 @@ def _read(data: str) -> Samples:
 def _read_layout(name: str, path: str, query: str) -> Samples:
     layout = find_layout(name)
     options = layout.parse(query)
-    if not LAYOUTS[name].needs_path:
+    if not layout.needs_path:
         if path:
             raise UsageError(f"{name}:{path}: {name} takes no path")
         return layout.read(Path(), options)
     if not path:
         raise UsageError(_incomplete(name))
     folder = Path(path).expanduser()
-    if LAYOUTS[name].folder and not folder.exists():
+    if layout.folder and not folder.exists():
         raise UsageError(f"{name}:{path}: no such folder")
     return layout.read(folder, options)
 
 
 def _bare(name: str) -> bool:
     """Whether the name alone is a form of DATA."""
-    return not LAYOUTS[name].needs_path
+    return not find_layout(name).needs_path
 
 
 def _incomplete(name: str) -> str:
-    if LAYOUTS[name].folder:
+    if find_layout(name).folder:
         return f"{name}: give the folder of the data set, {name}:PATH"
     return f"{name}: give the name of the data set, {name}:ORG/NAME"
 

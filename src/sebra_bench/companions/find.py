@@ -10,9 +10,9 @@ import numpy as np
 
 from sebra.errors import UsageError
 from sebra.samples.files import ids_of, images_in, require_folder, subfolders
-from sebra.samples.layouts.imagenet import CARTON, ImagenetOptions, chosen_classes
-from sebra.samples.layouts.synsets import is_synset, synsets_in
 from sebra.samples.table import SPLITS, ImageFiles, IntArray, Samples
+from sebra_bench.layouts.imagenet import CARTON, ImagenetOptions, chosen_classes
+from sebra_bench.layouts.synsets import is_synset, synsets_in
 
 MAPPING = "in_to_in9.json"
 VARIANTS = ("mixed_same", "mixed_rand")

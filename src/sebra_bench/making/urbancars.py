@@ -18,8 +18,8 @@ import numpy as np
 
 from sebra.errors import UsageError
 from sebra.samples.files import images_under, require_folder
-from sebra.samples.layouts.urbancars import WORDS
 from sebra.samples.table import SPLITS
+from sebra_bench.layouts.urbancars import WORDS
 from sebra_bench.making.cutouts import Cutout, cutouts_under, paste, square
 
 CAR_SCALE, CAR_CENTRE = 0.5, (0.5, 0.5)  # of the side; (row, column)

@@ -22,9 +22,9 @@ from sebra.measuring.ranks import quality_of
 from sebra.measuring.seeds import mean_std
 from sebra.ranking.ranking import Blind, ranks_within_classes
 from sebra.ranking.registry import ranker_class
-from sebra.samples.noise import inject_noise
 from sebra.samples.table import FeatureArray, Samples, true_groups
 from sebra.workflows.prepared import Prepared, head_over
+from sebra_bench.label_noise import inject_noise
 from sebra_bench.plan import Spec, with_shared
 from sebra_bench.rows import Row
 from sebra_bench.studies.common import (

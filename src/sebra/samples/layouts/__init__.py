@@ -1,9 +1,8 @@
-"""The published layouts, by name. A layout's module is imported only when it is used."""
+"""Layouts of DATA by name, `NAME:PATH`. A layout's module is imported only when it is used."""
 
 from __future__ import annotations
 
 import dataclasses
-import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,67 +10,13 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from sebra.errors import UsageError
+from sebra.plugins import LAYOUTS as GROUP
+from sebra.plugins import plugins
 from sebra.samples.table import Samples
 
-
-@dataclass(frozen=True)
-class Entry:
-    """What is known of a layout before its module is imported."""
-
-    module: str
-    summary: str
-    needs_path: bool = True
-    folder: bool = True  # whether the path is a folder's and must be there
-
-
-LAYOUTS: dict[str, Entry] = {
-    "bar": Entry(
-        "sebra.samples.layouts.bar",
-        "Biased Action Recognition: train/ and test/ with names like climbing_12.jpg",
-    ),
-    "celeba": Entry(
-        "sebra.samples.layouts.celeba",
-        "CelebA (img_align_celeba/, list_attr_celeba.txt): Smiling, biased by Male and Young",
-    ),
-    "cmnist": Entry(
-        "sebra.samples.layouts.cmnist",
-        "Colored MNIST, painted from the standard IDX files or from PNG folders",
-    ),
-    "demo": Entry(
-        "sebra.samples.layouts.demo",
-        "the built-in set of generated pictures with known biases; needs no download",
-        needs_path=False,
-    ),
-    "hf": Entry(
-        "sebra.samples.hub",
-        "a Hugging Face data set of images or texts, hf:ORG/NAME (extra hub)",
-        folder=False,
-    ),
-    "imagenet": Entry(
-        "sebra.samples.layouts.imagenet",
-        "ImageNet-1K or a part of it (synset folders); with ImageNet-W, -9 and -R beside it",
-    ),
-    "living17": Entry(
-        "sebra.samples.layouts.living17",
-        "Living17 (BREEDS): 17 kinds of animals out of a copy of ImageNet, by subpopulation",
-    ),
-    "multinli": Entry(
-        "sebra.samples.layouts.multinli",
-        "MultiNLI (multinli_1.0_*.jsonl): sentence pairs, biased by negation words",
-    ),
-    "sick": Entry(
-        "sebra.samples.layouts.sick",
-        "SICK 2014 (SICK_train.txt, …): sentence pairs, biased by negation words",
-    ),
-    "urbancars": Entry(
-        "sebra.samples.layouts.urbancars",
-        "UrbanCars: cars with a biased background and a biased co-occurring object",
-    ),
-    "waterbirds": Entry(
-        "sebra.samples.layouts.waterbirds",
-        "Waterbirds (metadata.csv): land and water birds, biased by the place behind them",
-    ),
-}
+LAYOUTS = plugins(
+    GROUP, {"demo": "sebra.samples.layouts.demo:read", "hf": "sebra.samples.hub:read"}
+)
 
 
 @dataclass(frozen=True)
@@ -81,11 +26,17 @@ class NoOptions:
 
 @dataclass(frozen=True)
 class Layout:
-    """A reader with its options: a frozen dataclass whose defaults give names and types."""
+    """A reader with its options: a frozen dataclass whose defaults give names and types.
+
+    needs_path: whether a path follows its name. folder: whether that is a folder's.
+    """
 
     name: str
+    summary: str
     options: type[Any]
     read: Callable[[Path, Any], Samples]
+    needs_path: bool = True
+    folder: bool = True
 
     def parse(self, query: str) -> Any:
         """The options given as `a=1&b=2`, checked."""
@@ -100,20 +51,23 @@ class Layout:
 
 
 def layout(
-    name: str, options: type[Any] = NoOptions
+    name: str,
+    summary: str,
+    options: type[Any] = NoOptions,
+    needs_path: bool = True,
+    folder: bool = True,
 ) -> Callable[[Callable[[Path, Any], Samples]], Layout]:
     """Makes a `Layout` of a function `read(path, options) -> Samples`."""
 
     def wrap(read: Callable[[Path, Any], Samples]) -> Layout:
-        return Layout(name, options, read)
+        return Layout(name, summary, options, read, needs_path, folder)
 
     return wrap
 
 
 def find_layout(name: str) -> Layout:
     """The layout of this name, imported now."""
-    found = importlib.import_module(LAYOUTS[name].module).read
-    assert isinstance(found, Layout)
+    found: Layout = LAYOUTS[name].load()
     return found
 
 

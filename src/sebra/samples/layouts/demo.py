@@ -41,7 +41,12 @@ class DemoOptions:
     seed: int = 0
 
 
-@layout("demo", DemoOptions)
+@layout(
+    "demo",
+    "the built-in set of generated pictures with known biases; needs no download",
+    DemoOptions,
+    needs_path=False,
+)
 def read(path: Path, options: DemoOptions) -> Samples:
     """Draws the set; val and test hold every group equally often."""
     _check(options)

@@ -34,7 +34,11 @@ class CelebaOptions:
     test: str = "balanced"
 
 
-@layout("celeba", CelebaOptions)
+@layout(
+    "celeba",
+    "CelebA (img_align_celeba/, list_attr_celeba.txt): Smiling, biased by Male and Young",
+    CelebaOptions,
+)
 def read(path: Path, options: CelebaOptions) -> Samples:
     """Balanced val and test, then the largest training set with the paper's group shares."""
     if options.test not in {"balanced", "rest"}:

@@ -16,8 +16,8 @@ import numpy as np
 from sebra.errors import UsageError
 from sebra.samples.files import ids_of, require_folder
 from sebra.samples.layouts import layout
-from sebra.samples.layouts.synsets import images_of, synsets_in
 from sebra.samples.table import SPLITS, Attribute, ImageFiles, Samples
+from sebra_bench.layouts.synsets import images_of, synsets_in
 
 DOMAINS = ("source", "target")
 _PARTS = {"train": "train", "val": "test"}  # ImageNet's folder: our split
@@ -40,7 +40,11 @@ class Subpopulation:
     name: str
 
 
-@layout("living17", Living17Options)
+@layout(
+    "living17",
+    "Living17 (BREEDS): 17 kinds of animals out of a copy of ImageNet, by subpopulation",
+    Living17Options,
+)
 def read(path: Path, options: Living17Options) -> Samples:
     """Class: the kind. Attribute: the domain, or with `domains=all` the subpopulation."""
     if options.domains not in {"source", "all"}:
@@ -80,7 +84,7 @@ def read(path: Path, options: Living17Options) -> Samples:
 
 def subpopulations() -> list[Subpopulation]:
     """The 68 classes in the published order of the kinds, source before target."""
-    text = (files("sebra.samples.layouts") / "living17.json").read_text(encoding="utf-8")
+    text = (files("sebra_bench.layouts") / "living17.json").read_text(encoding="utf-8")
     return [
         Subpopulation(kind, domain, synset, name)
         for kind, domains in json.loads(text).items()

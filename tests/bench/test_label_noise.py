@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from sebra.errors import UsageError
-from sebra.samples.noise import inject_noise
 from sebra.samples.open import open_samples
+from sebra_bench.label_noise import inject_noise
 
 
 @pytest.fixture(scope="module")

@@ -14,8 +14,8 @@ import numpy as np
 from sebra.errors import UsageError
 from sebra.samples.files import ids_of, require_folder
 from sebra.samples.layouts import layout
-from sebra.samples.layouts.synsets import images_of, is_synset, synsets_in
 from sebra.samples.table import SPLITS, ImageFiles, Samples
+from sebra_bench.layouts.synsets import images_of, is_synset, synsets_in
 
 CARTON = "n02971356"
 
@@ -39,7 +39,11 @@ class ImagenetOptions:
     inr: str = ""
 
 
-@layout("imagenet", ImagenetOptions)
+@layout(
+    "imagenet",
+    "ImageNet-1K or a part of it (synset folders); with ImageNet-W, -9 and -R beside it",
+    ImagenetOptions,
+)
 def read(path: Path, options: ImagenetOptions) -> Samples:
     """Class: the synset. No attributes, no validation."""
     root = require_folder(path, "imagenet")

@@ -5,9 +5,9 @@ import pytest
 
 import miniatures
 from sebra.errors import UsageError
-from sebra.samples.layouts.celeba import training_sizes
 from sebra.samples.open import open_samples
 from sebra.samples.table import alignment, true_groups
+from sebra_bench.layouts.celeba import training_sizes
 
 
 def group_counts(samples, split):

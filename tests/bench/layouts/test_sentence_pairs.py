@@ -9,9 +9,9 @@ import pytest
 
 import miniatures
 from sebra.errors import UsageError
-from sebra.samples.layouts.sentence_pairs import negated
 from sebra.samples.open import open_samples
 from sebra.samples.table import Texts, aligned_codes
+from sebra_bench.layouts.sentence_pairs import negated
 
 CLASSES = ("contradiction", "entailment", "neutral")
 

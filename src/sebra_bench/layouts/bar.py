@@ -12,7 +12,10 @@ from sebra.samples.layouts import NoOptions, layout
 from sebra.samples.table import SPLITS, ImageFiles, Samples
 
 
-@layout("bar")
+@layout(
+    "bar",
+    "Biased Action Recognition: train/ and test/ with names like climbing_12.jpg",
+)
 def read(path: Path, options: NoOptions) -> Samples:
     """Class: the part of the name before the last underscore. No attributes, no validation."""
     root = require_folder(path, "bar")

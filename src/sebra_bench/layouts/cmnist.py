@@ -56,7 +56,11 @@ class _Digits:
     labels: IntArray
 
 
-@layout("cmnist", CmnistOptions)
+@layout(
+    "cmnist",
+    "Colored MNIST, painted from the standard IDX files or from PNG folders",
+    CmnistOptions,
+)
 def read(path: Path, options: CmnistOptions) -> Samples:
     """Digit d is aligned with colour d; val and test are painted at random."""
     if not 0 < options.ratio <= 1:

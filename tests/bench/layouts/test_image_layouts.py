@@ -9,10 +9,10 @@ import pytest
 import miniatures
 from sebra.errors import UsageError
 from sebra.measuring.groups import score
-from sebra.samples.layouts.living17 import subpopulations
 from sebra.samples.open import open_samples
 from sebra.samples.table import true_groups
 from sebra_bench.companions.measure import companions_of
+from sebra_bench.layouts.living17 import subpopulations
 
 
 def splits(samples):

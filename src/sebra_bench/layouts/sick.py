@@ -11,7 +11,8 @@ from pathlib import Path
 from sebra.errors import UsageError
 from sebra.samples.files import require_folder
 from sebra.samples.layouts import layout
-from sebra.samples.layouts.sentence_pairs import (
+from sebra.samples.table import Samples
+from sebra_bench.layouts.sentence_pairs import (
     Pair,
     negated,
     read_label,
@@ -19,7 +20,6 @@ from sebra.samples.layouts.sentence_pairs import (
     samples_of,
     word_list,
 )
-from sebra.samples.table import Samples
 
 FILES = ("SICK_train.txt", "SICK_trial.txt", "SICK_test_annotated.txt")  # train, val, test
 COLUMNS = ("pair_ID", "sentence_A", "sentence_B", "entailment_judgment")
@@ -32,7 +32,11 @@ class Options:
     words: str = "no,not,nobody,nothing,never,none,neither,nor,nowhere,n't"
 
 
-@layout("sick", Options)
+@layout(
+    "sick",
+    "SICK 2014 (SICK_train.txt, …): sentence pairs, biased by negation words",
+    Options,
+)
 def read(path: Path, options: Options) -> Samples:
     """Class: the entailment judgement. Attribute: negation, a negation word in either sentence."""
     root = require_folder(path, "sick")

@@ -19,7 +19,10 @@ _MASK = "_mask.png"  # the published folders keep the masks beside the pictures
 _VERSION = re.compile(r"bg-([0-9.]+)_co_occur_obj-([0-9.]+)")
 
 
-@layout("urbancars")
+@layout(
+    "urbancars",
+    "UrbanCars: cars with a biased background and a biased co-occurring object",
+)
 def read(path: Path, options: NoOptions) -> Samples:
     """Class: the car. Attributes: background, object; aligned where they match the class."""
     root = require_folder(path, "urbancars")

@@ -11,7 +11,8 @@ from typing import Any
 from sebra.errors import UsageError
 from sebra.samples.files import require_folder
 from sebra.samples.layouts import layout
-from sebra.samples.layouts.sentence_pairs import (
+from sebra.samples.table import Samples
+from sebra_bench.layouts.sentence_pairs import (
     Pair,
     negated,
     read_label,
@@ -19,7 +20,6 @@ from sebra.samples.layouts.sentence_pairs import (
     samples_of,
     word_list,
 )
-from sebra.samples.table import Samples
 
 # The test files were never published with labels: the two development files serve as val and test.
 FILES = (
@@ -41,7 +41,11 @@ class Options:
     words: str = "nobody,no,never,nothing"
 
 
-@layout("multinli", Options)
+@layout(
+    "multinli",
+    "MultiNLI (multinli_1.0_*.jsonl): sentence pairs, biased by negation words",
+    Options,
+)
 def read(path: Path, options: Options) -> Samples:
     """Class: the gold label. Attribute: negation, a negation word in the second sentence."""
     root = require_folder(path, "multinli")

@@ -18,7 +18,10 @@ TABLE = "metadata.csv"
 _CODES = {"y": len(CLASSES), "split": len(SPLITS), "place": len(PLACES)}
 
 
-@layout("waterbirds")
+@layout(
+    "waterbirds",
+    "Waterbirds (metadata.csv): land and water birds, biased by the place behind them",
+)
 def read(path: Path, options: NoOptions) -> Samples:
     """Class: the bird. Attribute: the place, aligned where it suits the bird."""
     root = require_folder(path, "waterbirds")

@@ -1,0 +1,1 @@
+"""Published data sets, as plug-ins of DATA (`NAME:PATH`)."""
