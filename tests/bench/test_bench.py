@@ -11,13 +11,13 @@ from benches import QUICK, folder, options, row_of, runs_in
 from sebra.debiasing.contrastive import ContrastiveConfig
 from sebra.errors import UsageError
 from sebra.ranking.ranking import Ranking
-from sebra.workflows.presets import preset_for
 from sebra_bench import workbench
 from sebra_bench.bench import bench
 from sebra_bench.plan import (
     backbone_name,
     data_name,
     parse_specs,
+    preset_for,
     with_shared,
 )
 from sebra_bench.rows import settings_of
