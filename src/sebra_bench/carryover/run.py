@@ -194,6 +194,8 @@ class _Bench:
         }
         if "plain" in run.metrics:
             found["plain"] = _kept(run.metrics["plain"])
+        if "choice" in run.metrics:
+            found["choice"] = run.metrics["choice"]
         if method != TRUE_GROUPS:
             found["finding"] = finding(run.ranking, prepared.samples, self.telling)
         return found
