@@ -247,8 +247,8 @@ class Ranking:
             first = table.iloc[other[0]]
             raise UsageError(
                 f"--ranking: {len(other)} of {len(table)} training samples have another label in "
-                f"the ranking (first: {first['id']}, {first['label']!r} there, "
-                f"{labels[other[0]]!r} here); it was made from other data"
+                f"the ranking (first: {first['id']}, '{first['label']}' there, "
+                f"'{labels[other[0]]}' here); it was made from other data"
             )
         found = Ranking(table, self.details)
         found.folder, found.data = self.folder, self.data

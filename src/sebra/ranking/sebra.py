@@ -28,7 +28,7 @@ from sebra.values import check
 
 FULL, REMAINING = "full", "remaining"  # kinds of draws
 _COLLAPSED_SHARE = 0.5  # learned; below it a note says that the ranking says little
-_FAIR_EPOCHS = 5  # from here on a single bucket is no matter of patience
+_FAIR_EPOCHS = 5  # after these, a single bucket will not split by waiting longer
 _SAME_U = 1e-6
 
 

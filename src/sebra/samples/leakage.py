@@ -42,8 +42,8 @@ def leakage_note(found: Mapping[str, Any]) -> str | None:
     what = "1 content occurs" if count == 1 else f"{count} contents occur"
     same = " = ".join(found["examples"][0][:3])
     return (
-        f"leakage: {what} in more than one split (first: {same}); figures on held-out samples "
-        "are too good by what was learned by heart"
+        f"leakage: {what} in more than one split (first: {same}); a model "
+        "knows these from training, so figures on held-out samples are too good"
     )
 
 

@@ -175,8 +175,8 @@ def untelling(samples: Samples) -> list[str]:
         if attribute.aligned is None and complete and len(codes) == 1:
             value = attribute.levels[codes[0]]
             lines.append(
-                f"attribute {name}: {value!r} is the most frequent value in every class, so to be "
-                "aligned with it is no shortcut and figures by it say little"
+                f"attribute {name}: '{value}' is the most frequent value in every class, so it "
+                "cannot tell the classes apart; read figures by this attribute with care"
             )
     return lines
 

@@ -40,7 +40,7 @@ def require_trainable(samples: Samples) -> None:
     for name, count in zip(samples.classes, counts, strict=True):
         if count < 2:
             number = "1 training sample" if count == 1 else f"{count} training samples"
-            raise UsageError(f"{where}: class {name!r} has {number}, every class needs at least 2")
+            raise UsageError(f"{where}: class '{name}' has {number}, every class needs at least 2")
 
 
 def check_features(values: npt.NDArray[Any], where: str) -> None:
@@ -92,5 +92,5 @@ def _ids_unique(samples: Samples, where: str) -> None:
     seen: set[str] = set()
     for row, name in enumerate(ids):
         if name in seen:
-            raise UsageError(f"{where}: id {name!r} occurs twice (again in row {row})")
+            raise UsageError(f"{where}: id '{name}' occurs twice (again in row {row})")
         seen.add(name)

@@ -7,21 +7,19 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
 from sebra import __version__
-from sebra.debiasing.method import Guide, Help, Method
+from sebra.debiasing.method import Method
 from sebra.debiasing.model import Model, assemble
 from sebra.debiasing.registry import method_class
 from sebra.engine import networks
 from sebra.engine.networks import Network
 from sebra.engine.session import ProgressSink, Session
 from sebra.errors import UsageError
-from sebra.measuring.groups import MIN_GROUP, group_numbers, score
-from sebra.measuring.ranks import known_attributes
+from sebra.measuring.groups import MIN_GROUP, score
 from sebra.processes import require_one
-from sebra.ranking.ranking import CHANCES, Ranking
+from sebra.ranking.ranking import Ranking
 from sebra.ranking.registry import ranker_class
 from sebra.runs.config import Settled, for_method, for_ranker, ranking_network, settle
 from sebra.runs.folder import CONFIG, RANKING, RunFolder
@@ -29,6 +27,7 @@ from sebra.runs.meter import Meter
 from sebra.samples.leakage import leakage, leakage_note
 from sebra.samples.table import SPLITS, Samples
 from sebra.workflows.history import History, predicted_classes
+from sebra.workflows.needs import annotated, check_needs, help_for
 from sebra.workflows.prepare import for_ranking, prepare
 from sebra.workflows.prepared import Prepared, Source
 from sebra.workflows.presets import named_preset
@@ -127,14 +126,14 @@ def debias_prepared(
         add_noise(ranking, prepared, session, meter)
     parts = split_training(prepared.samples, prepared.source.seed)
     if "groups" in method.needs:
-        parts = _annotated(prepared.samples, parts, session)
+        parts = annotated(prepared.samples, parts, session)
     rank = None if ranking is None else ranking.table["rank"].to_numpy()
     selector = make_selector(prepared, parts, rank, config.epochs - LAST_EPOCHS)
     session.note(f"model selection: {selector.criterion}")
     with meter.phase("debias"):
         index = torch.from_numpy(parts.train).to(prepared.device)
         task = prepared.task("train").subset(index)
-        aid = _help(prepared, parts, ranking, method.needs, session)
+        aid = help_for(prepared, parts, ranking, method.needs, session)
         network = method.fit(task, replace(aid, selector=selector), session)
     model = _model(prepared, network, options.method)
     with meter.phase("evaluate"):
@@ -184,49 +183,10 @@ def _settle(
 ) -> tuple[Method[Any], Settled[Any]]:
     """The method and its settings, checked against the data and the ranking."""
     method, settled = _method(options, prepared.mode)
-    _check_needs(method, prepared.samples, options)
+    check_needs(method, prepared.samples, options.rank_method)
     if ranking is not None:
         ranking.taken(prepared.readable("train"))
     return method, settled
-
-
-def _check_needs(method: Method[Any], samples: Samples, options: DebiasOptions) -> None:
-    """Says before any training what a method lacks."""
-    needs = method.needs
-    if options.rank_method is not None and "ranking" not in needs:
-        raise UsageError(f"--rank-method: {options.method} uses no ranking")
-    if "groups" in needs and not samples.attributes:
-        raise UsageError(
-            f"--method {options.method}: needs attribute columns in {samples.source}, it has none; "
-            "add them to the manifest or choose a method without supervision"
-        )
-    if needs & {"heldout", "heldout_groups"}:
-        if len(samples.rows("val")) == 0:
-            raise UsageError(f"--method {options.method}: needs a val split in {samples.source}")
-        if "heldout_groups" in needs and not samples.attributes:
-            raise UsageError(
-                f"--method {options.method}: needs attribute columns on the val split of "
-                f"{samples.source}; --set on=ranking works without them"
-            )
-    known = known_attributes(samples)
-    if "groups" in needs and not known[samples.rows("train")].any():
-        raise UsageError(
-            f"--method {options.method}: no training sample of {samples.source} has its attributes"
-        )
-    if samples.attributes and "heldout_groups" in needs:
-        if not known[samples.rows("val")].any():
-            raise UsageError(
-                f"--method {options.method}: no val sample of {samples.source} has its "
-                "attributes; --set on=ranking works without them"
-            )
-        groups = group_numbers(samples)
-        train, val = (groups[rows[known[rows]]] for rows in map(samples.rows, ("train", "val")))
-        empty = np.setdiff1d(np.unique(train), np.unique(val))
-        if len(empty):
-            raise UsageError(
-                f"--method {options.method}: {len(empty)} of the training groups are empty in the "
-                f"val split of {samples.source}; add samples of them or choose another method"
-            )
 
 
 def _ranked_by(ranking: Ranking | None) -> dict[str, dict[str, Any]]:
@@ -264,68 +224,6 @@ def _rank_first(
     tables = settled.tables("rank")
     tables["rank"] = {"method": name, **tables["rank"]}
     return Ranking(table.assign(**{k: v.numpy() for k, v in found.items()})), tables
-
-
-def _annotated(samples: Samples, parts: Parts, session: Session) -> Parts:
-    """The training samples whose groups are known: one without a value is in no group."""
-    known = known_attributes(samples)[samples.rows("train")][parts.train]
-    if not known.all():
-        session.note(f"{int((~known).sum())} training samples without attributes are left out")
-    return Parts(parts.train[known], parts.heldout)
-
-
-def _known_in_val(samples: Samples, session: Session) -> npt.NDArray[np.int64]:
-    """Positions in the val split of the samples whose groups are known."""
-    known = known_attributes(samples)[samples.rows("val")]
-    if not known.all():
-        session.note(f"{int((~known).sum())} val samples without attributes teach no last layer")
-    return np.flatnonzero(known)
-
-
-def _help(
-    prepared: Prepared,
-    parts: Parts,
-    ranking: Ranking | None,
-    needs: frozenset[str],
-    session: Session,
-) -> Help:
-    """What the method may use, cut to the samples that train."""
-    device, samples = prepared.device, prepared.samples
-    selector: Any = None
-    guide = None
-    if ranking is not None:
-        guide = guide_of(Ranking(ranking.table.iloc[parts.train]), device)
-    groups = heldout = heldout_groups = None
-    numbers = group_numbers(samples) if samples.attributes else None
-    if "groups" in needs and numbers is not None:
-        groups = _tensor(_dense(numbers[samples.rows("train")][parts.train]), device)
-    if needs & {"heldout", "heldout_groups"}:
-        rows, known = samples.rows("val"), _known_in_val(samples, session)
-        heldout = prepared.task("val").subset(_tensor(known, device))
-        if numbers is not None:
-            heldout_groups = _tensor(_dense(numbers[rows[known]]), device)
-    return Help(selector, guide, groups, heldout, heldout_groups)
-
-
-def guide_of(ranking: Ranking, device: torch.device) -> Guide:
-    """A ranking of the samples that train, in their order, as a method gets it."""
-    table, stages = ranking.table, ranking.stages
-    chances = [name for name in CHANCES if name in table]
-    return Guide(
-        rank=_tensor(table["rank"].to_numpy(), device),
-        bucket=_tensor(table["bucket"].to_numpy(), device),
-        spuriosity=_tensor(table["spuriosity"].to_numpy(), device).float(),
-        stages=_tensor(table[stages].to_numpy(), device).float() if stages else None,
-        **{name: _tensor(table[name].to_numpy(), device).float() for name in chances},
-    )
-
-
-def _dense(numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    return np.unique(numbers, return_inverse=True)[1].astype(np.int64)
-
-
-def _tensor(values: npt.NDArray[Any], device: torch.device) -> torch.Tensor:
-    return torch.from_numpy(np.array(values)).to(device)
 
 
 def _model(prepared: Prepared, network: Network, method: str) -> Model:

@@ -23,8 +23,8 @@ from sebra.measuring.seeds import mean_std
 from sebra.ranking.noise import estimate_noise
 from sebra.ranking.ranking import Blind, Ranking
 from sebra.ranking.registry import ranker_class
-from sebra.workflows.debias import guide_of
 from sebra.workflows.history import predicted_classes
+from sebra.workflows.needs import guide_of
 from sebra.workflows.prepared import Prepared
 from sebra_bench.label_noise import KINDS, inject_noise
 from sebra_bench.plan import Spec, with_shared
