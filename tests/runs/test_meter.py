@@ -63,3 +63,26 @@ def test_mapped_files_are_not_counted(tmp_path):
     assert int(mapped.sum(dtype=np.int64)) == 64 * 2**20
     time.sleep(0.3)
     assert meter.result()["peak_memory_mib"] < before + 32
+
+
+def test_a_phase_inside_another_counts_for_itself_alone():
+    meter = Meter()
+    with meter.phase("open"):
+        time.sleep(0.02)
+        for _ in range(2):
+            with meter.phase("decode"):
+                time.sleep(0.1)
+        with meter.phase("open"):  # the same again
+            time.sleep(0.02)
+    found = meter.result()["seconds"]
+    assert 0.2 <= found["decode"] < found["total"]
+    assert 0.04 <= found["open"] <= found["total"] - found["decode"] + 0.002
+    assert found["decode"] + found["open"] == pytest.approx(found["total"], rel=0.1)
+
+
+def test_the_first_meter_of_a_command_counts_from_the_start_of_the_process(monkeypatch):
+    monkeypatch.setattr(Meter, "whole_process", True)
+    first, second = Meter().result()["seconds"], Meter().result()["seconds"]
+    assert first["start"] > 0.1  # this very process has loaded pytest and numpy
+    assert first["total"] >= first["start"]
+    assert "start" not in second

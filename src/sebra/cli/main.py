@@ -15,6 +15,7 @@ from sebra.cli import data, debias, evaluate, predict, rank, show
 from sebra.errors import Interrupted, SebraError, UsageError, of_system, stop
 from sebra.plugins import COMMANDS, plugins
 from sebra.processes import is_main
+from sebra.runs.meter import Meter
 
 app = typer.Typer(
     name="sebra",
@@ -59,6 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     143 terminated.
     """
     signal.signal(signal.SIGTERM, stop)
+    Meter.whole_process = True
     sys.exit(run(list(sys.argv[1:] if arguments is None else arguments)))
 
 

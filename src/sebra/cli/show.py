@@ -71,15 +71,16 @@ def audit(
 ) -> None:
     """Rank DATA and write the report in one go: what most people want first."""
     from sebra.runs.folder import RunFolder
-    from sebra.workflows.rank import rank
+    from sebra.workflows.rank import finish, rank
     from sebra.workflows.report import report_run
 
     o.check_track(track)
     folder = RunFolder.create(out, "audit", resume)
     run = rank(source, chosen, folder, resume, Bars(), command="audit")
-    path = report_run(folder)
+    with run.meter.phase("report"):
+        path = report_run(folder)
     run.metrics["report"] = str(path)
-    folder.write_metrics(run.metrics)
+    finish(run.metrics, run.meter, folder)
     o.send_track(track, folder)
     emit(run.metrics, as_json)
     if not as_json:

@@ -8,7 +8,7 @@ import time
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 _STATUS = Path("/proc/self/status")
 _PERIOD_SECONDS = 0.1
@@ -17,14 +17,24 @@ _PERIOD_SECONDS = 0.1
 class Meter:
     """Measures a run: `with meter.phase("decode"): …`; memory is sampled in the background.
 
+    A phase inside another one counts for itself alone, so phases add up to what was measured.
+    Where `whole_process` is set the next meter counts from the start of the process: what came
+    before the meter (the interpreter, libraries) is the phase `start`.
     `peak_memory_mib` is anonymous memory: what the process itself holds, without the pages of
     mapped files, which the system may drop at any time. The sampling ends with `result`, or with
     the meter itself: a run that failed leaves no thread behind.
     """
 
+    whole_process: ClassVar[bool] = False
+
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
         self._start = time.perf_counter()
+        self._inside = 0.0  # seconds of phases inside the one that runs
+        if Meter.whole_process:
+            Meter.whole_process = False
+            self.seconds["start"] = _process_seconds()
+            self._start -= self.seconds["start"]
         self._peak = _Peak()
         self._thread = threading.Thread(target=self._peak.watch, daemon=True)
         self._thread.start()
@@ -32,11 +42,14 @@ class Meter:
 
     @contextlib.contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        start = time.perf_counter()
+        start, around = time.perf_counter(), self._inside
+        self._inside = 0.0
         try:
             yield
         finally:
-            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
+            took = time.perf_counter() - start
+            self.seconds[name] = self.seconds.get(name, 0.0) + took - self._inside
+            self._inside = around + took
 
     def result(self) -> dict[str, Any]:
         """The figures for `metrics.json`; stops the sampling."""
@@ -65,6 +78,12 @@ class _Peak:
     def watch(self) -> None:
         while not self.stop.wait(_PERIOD_SECONDS):
             self.look()
+
+
+def _process_seconds() -> float:
+    import psutil
+
+    return max(0.0, time.time() - float(psutil.Process().create_time()))
 
 
 def _anonymous_mib() -> float:

@@ -14,6 +14,7 @@ from sebra.debiasing.method import Method
 from sebra.debiasing.model import Model, assemble
 from sebra.debiasing.registry import method_class
 from sebra.engine import networks
+from sebra.engine.device import load_optimisers
 from sebra.engine.networks import Network
 from sebra.engine.session import ProgressSink, Session
 from sebra.errors import UsageError
@@ -33,6 +34,7 @@ from sebra.workflows.prepared import Prepared, Source
 from sebra.workflows.presets import named_preset
 from sebra.workflows.rank import (
     RankOptions,
+    finish,
     identity_of,
     measure,
     open_session,
@@ -88,10 +90,10 @@ def debias(
     meter = Meter()
     identity = identity_of("debias", source, dataclasses.asdict(options))
     session = open_session(folder, identity, resume, progress)
-    if options.ranking is not None:
-        ranking = Ranking.load(options.ranking)
     with session.stoppable():
-        with session.checking():
+        with session.checking(), meter.phase("open"):
+            if options.ranking is not None:
+                ranking = Ranking.load(options.ranking)
             prepared = prepare(source, session, meter, samples, named_preset(options.preset))
             for name in SPLITS:
                 if len(prepared.samples.rows(name)):
@@ -100,10 +102,14 @@ def debias(
             if leaks is not None:
                 session.note(leaks)
             _settle(prepared, options, ranking)
-        run = debias_prepared(prepared, options, session, meter, ranking)
-    run.metrics.update(meter.result())
+        with meter.phase("start"):
+            load_optimisers()
+        with meter.phase("debias"):
+            run = debias_prepared(prepared, options, session, meter, ranking)
     if folder is not None:
-        write_debias_run(folder, run, identity)
+        with meter.phase("write"):
+            write_debias_run(folder, run, identity)
+    finish(run.metrics, meter, folder)
     session.close()
     return run
 
@@ -276,4 +282,3 @@ def write_debias_run(folder: RunFolder, run: DebiasRun, identity: dict[str, Any]
     folder.write_history(run.history)
     folder.write_quarantine(run.prepared.faults)
     run.metrics["run"] = str(folder.path)
-    folder.write_metrics(run.metrics)

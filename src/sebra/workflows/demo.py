@@ -16,6 +16,7 @@ from sebra.workflows.prepare import prepare
 from sebra.workflows.prepared import Source
 from sebra.workflows.rank import (
     RankOptions,
+    finish,
     identity_of,
     open_session,
     rank_prepared,
@@ -46,15 +47,17 @@ def demo(
     identity = identity_of("demo", source, options)
     session = open_session(folder, identity, resume, progress)
     with session.stoppable():
-        prepared = prepare(source, session, meter)
-        ranker, settled = ranker_for(RankOptions(rank_method), prepared.mode)
+        with meter.phase("open"):
+            prepared = prepare(source, session, meter)
+            ranker, settled = ranker_for(RankOptions(rank_method), prepared.mode)
         ranked = rank_prepared(prepared, ranker, session, meter)
         runs = {}
         for name in ("erm", method):
             session.enter(name)
-            runs[name] = debias_prepared(
-                prepared, DebiasOptions(name), session, meter, ranked.ranking
-            )
+            with meter.phase("debias"):
+                runs[name] = debias_prepared(
+                    prepared, DebiasOptions(name), session, meter, ranked.ranking
+                )
             session.leave()
     comparisons = [
         {"name": name, "evaluation": run.metrics["evaluation"]} for name, run in runs.items()
@@ -66,22 +69,21 @@ def demo(
         "selection": runs[method].metrics["selection"],
         "comparisons": comparisons,
         "notes": list(session.notes),
-        **meter.result(),
         "run": str(folder.path),
         "report": str(folder.path / REPORT),
     }
-    trained, by = runs[method].settled.tables(), settled.tables("rank")
-    folder.write_config({**identity, **trained, **by, "version": __version__})
-    ranked.ranking.save(folder.path / RANKING)
-    if ranked.history:
-        folder.write_history(ranked.history)
-    folder.write_quarantine(prepared.faults)
-    runs[method].model.save(folder.path)
-    folder.write_metrics(metrics)
-    config_read = folder.read_config()
-    report = write_report(
-        report_input(folder, prepared.samples, config_read, metrics, comparisons),
-        folder.path / REPORT,
-    )
+    with meter.phase("write"):
+        trained, by = runs[method].settled.tables(), settled.tables("rank")
+        folder.write_config({**identity, **trained, **by, "version": __version__})
+        ranked.ranking.save(folder.path / RANKING)
+        if ranked.history:
+            folder.write_history(ranked.history)
+        folder.write_quarantine(prepared.faults)
+        runs[method].model.save(folder.path)
+    metrics.update(meter.result())
+    with meter.phase("report"):
+        shown = report_input(folder, prepared.samples, folder.read_config(), metrics, comparisons)
+        report = write_report(shown, folder.path / REPORT)
+    finish(metrics, meter, folder)
     session.close()
     return DemoRun(metrics, report)

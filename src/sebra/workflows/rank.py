@@ -48,6 +48,7 @@ class RankRun:
     metrics: dict[str, Any]
     prepared: Prepared
     history: list[dict[str, Any]]
+    meter: Meter
 
 
 def rank(
@@ -64,7 +65,7 @@ def rank(
     identity = identity_of(command, source, dataclasses.asdict(options))
     session = open_session(folder, identity, resume, progress)
     with session.stoppable():
-        with session.checking():
+        with session.checking(), meter.phase("open"):
             preset = named_preset(options.preset)
             prepared = prepare(source, session, meter, samples, preset)
             prepared = for_ranking(prepared, *ranking_network(preset, options.method), meter)
@@ -74,13 +75,13 @@ def rank(
         run = rank_prepared(prepared, ranker, session, meter)
     if trials:
         run.metrics["tuning"] = trials
-    run.metrics.update(meter.result())
     if folder is not None:
-        ranker.leave(folder.path, run.prepared.split("train")[0], session)
-        save_saliency(folder.path, find_saliency(run.ranking, prepared, meter))
-        run.metrics.update(meter.result())
-        run.metrics["notes"] = list(session.notes)
-        write_rank_run(folder, run, {**identity, **settled.tables()})
+        with meter.phase("write"):
+            ranker.leave(folder.path, run.prepared.split("train")[0], session)
+            save_saliency(folder.path, find_saliency(run.ranking, prepared, meter))
+            run.metrics["notes"] = list(session.notes)
+            write_rank_run(folder, run, {**identity, **settled.tables()})
+    finish(run.metrics, meter, folder)
     session.close()
     return run
 
@@ -121,8 +122,10 @@ def tuned(
         return ranker, settled, []
     config = settled.config
     space = space_of(options.method, prepared.mode, options.overrides, config)
-    task = prepared.rank_task(ranker)
-    load_optimisers()
+    with meter.phase("open"):
+        task = prepared.rank_task(ranker)
+    with meter.phase("start"):
+        load_optimisers()
     with meter.phase("tune"):
         config, trials = tune(task, type(ranker), config, space, session, options.tune_seconds)
     return type(ranker)(config), settled.tuned(config), trials
@@ -132,36 +135,42 @@ def rank_prepared(
     prepared: Prepared, ranker: Ranker[Any], session: Session, meter: Meter
 ) -> RankRun:
     """Ranks the training split of a prepared data set."""
-    task = prepared.rank_task(ranker)
-    history = history_of(prepared.samples, lambda name: prepared.rank_task(ranker, name))
+    with meter.phase("open"):
+        task = prepared.rank_task(ranker)
+        history = history_of(prepared.samples, lambda name: prepared.rank_task(ranker, name))
     ranking = ranking_of(prepared, ranker, session, meter, history)
     with meter.phase("trust"):
         trusted = trust_in(witness_of(task), ranking.table["rank"].to_numpy())
     if trusted is not None:
         ranking.details["trust"] = trusted.value
         ranking.details["trust_figures"] = trusted.figures
+    with meter.phase("measure"):
+        figures = measure(ranking, prepared.samples)
     metrics = {
         "version": __version__,
         "data": prepared.source.data,
         "samples": len(ranking),
-        "ranking": measure(ranking, prepared.samples),
+        "ranking": figures,
         "notes": list(session.notes),
     }
-    return RankRun(ranking, metrics, prepared, history.rows)
+    return RankRun(ranking, metrics, prepared, history.rows, meter)
 
 
 def ranking_of(
     prepared: Prepared, ranker: Ranker[Any], session: Session, meter: Meter, monitor: Monitor
 ) -> Ranking:
     """The ranking of the training split, with who is likely mislabelled; every command's own."""
-    task = prepared.rank_task(ranker)
-    load_optimisers()
+    with meter.phase("open"):
+        task = prepared.rank_task(ranker)
+    with meter.phase("start"):
+        load_optimisers()
     with meter.phase("rank"):
         result = ranker.rank(task, session, monitor)
-    part, _ = prepared.split("train")
-    ranking = Ranking.from_result(result, part.ids, part.labels, part.classes)
-    ranking.data = prepared.source.data
-    add_noise(ranking, prepared, session, meter, result.noise)
+    with meter.phase("measure"):
+        part, _ = prepared.split("train")
+        ranking = Ranking.from_result(result, part.ids, part.labels, part.classes)
+        ranking.data = prepared.source.data
+        add_noise(ranking, prepared, session, meter, result.noise)
     return ranking
 
 
@@ -208,4 +217,10 @@ def write_rank_run(folder: RunFolder, run: RankRun, config: dict[str, Any]) -> N
     folder.write_quarantine(run.prepared.faults)
     run.ranking.folder = folder.path
     run.metrics["run"] = str(folder.path)
-    folder.write_metrics(run.metrics)
+
+
+def finish(metrics: dict[str, Any], meter: Meter, folder: RunFolder | None) -> None:
+    """Adds the seconds of every phase, and writes the figures where there is a folder."""
+    metrics.update(meter.result())
+    if folder is not None:
+        folder.write_metrics(metrics)

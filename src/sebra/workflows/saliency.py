@@ -34,11 +34,10 @@ def find_saliency(ranking: Ranking, prepared: Prepared, meter: Meter) -> Maps:
     part, content = prepared._read("train")
     if not isinstance(content, ImageArray):
         return {}
-    network = _network(prepared)
-    if not has_maps(network):
-        return {}
-    out: Maps = {}
     with meter.phase("saliency"):
+        network, out = _network(prepared), Maps()
+        if not has_maps(network):
+            return {}
         columns = {RANK: ranking.table["spuriosity"].to_numpy()}
         columns |= {name: ranking.table[name].to_numpy() for name in ranking.stages}
         for name, column in columns.items():
