@@ -61,7 +61,7 @@ def test_help_is_printed_without_torch_or_pandas(repo_root: Path) -> None:
     assert modules_after(statement, repo_root).isdisjoint({"torch", "pandas", "sklearn", "timm"})
 
 
-def test_help_starts_in_half_a_second(repo_root: Path) -> None:
+def test_help_starts_in_a_third_of_a_second(repo_root: Path) -> None:
     """Processor time, the best of three: a busy machine does not count."""
     spent = []
     for _ in range(3):
@@ -74,7 +74,7 @@ def test_help_starts_in_half_a_second(repo_root: Path) -> None:
         )
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         spent.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-    assert min(spent) < 0.5
+    assert min(spent) < 0.3
 
 
 def test_a_ranking_loads_no_scikit_learn(repo_root: Path, tmp_path: Path) -> None:
