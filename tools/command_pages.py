@@ -26,7 +26,7 @@ def pages() -> dict[str, str]:
         "# Commands\n\n| command | does |\n| --- | --- |\n" + "\n".join(lines) + "\n\n"
         "Every command: `--help` with an example; `--json` prints one JSON object on stdout; "
         "progress and messages go to stderr. Exit status 0 done, 2 wrong usage or wrong data, "
-        "1 anything else, 130 interrupted.\n"
+        "1 anything else, 130 interrupted, 143 terminated.\n"
     )
     return out
 

@@ -15,3 +15,16 @@ def cache_root() -> Path:
 def offline() -> bool:
     """Whether `SEBRA_OFFLINE=1` forbids every access to the network."""
     return os.environ.get("SEBRA_OFFLINE") == "1"
+
+
+def most_bytes() -> int:
+    """What may be held in memory: what the machine has, or the process is limited to."""
+    import psutil
+
+    total = int(psutil.virtual_memory().total)
+    try:
+        import resource
+    except ImportError:  # Windows
+        return total
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    return total if limit == resource.RLIM_INFINITY else min(total, limit)

@@ -11,6 +11,7 @@ from typing import Any
 from sebra.errors import UsageError
 from sebra.measuring.groups import MIN_GROUP
 from sebra.runs.config import for_method, for_ranker, preset_names
+from sebra.values import require
 from sebra.workflows.presets import layout_of, named_preset
 
 OWN_RANKER = "sebra"  # of a method that needs a ranking when none is asked for
@@ -53,12 +54,11 @@ class BenchOptions:
     jobs: int = 1
 
     def __post_init__(self) -> None:
-        if self.seeds < 1:
-            raise UsageError(f"--seeds: must be at least 1, not {self.seeds}")
+        require("--seeds", self.seeds)
+        require("--jobs", self.jobs)
+        require("--min-group", self.min_group)
         if self.rank_mode not in (None, "features", "finetune"):
             raise UsageError(f"--rank-mode: {self.rank_mode!r} is not one of features, finetune")
-        if self.jobs < 1:
-            raise UsageError(f"--jobs: must be at least 1, not {self.jobs}")
 
     @property
     def method_overrides(self) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ FORMATS = ("csv", "latex", "markdown")
 
 def register(app: typer.Typer) -> None:
     app.command("evaluate", epilog="Example: sebra evaluate runs/photos photos/")(evaluate)
+    app.command("verify", epilog="Example: sebra verify runs/photos")(verify)
 
 
 def evaluate(
@@ -44,15 +45,14 @@ def evaluate(
     """Measure a run on DATA: a model by groups and gaps, a ranking by its agreement with them."""
     from sebra.errors import UsageError
     from sebra.runs.folder import RunFolder
+    from sebra.values import require
     from sebra.workflows.evaluate import evaluate_run
 
     folder = RunFolder.open(run)
     if format_ not in (None, *FORMATS):
         raise UsageError(f"--format: {format_!r} is not one of {', '.join(FORMATS)}")
-    if seeds < 1:
-        raise UsageError(f"--seeds: must be at least 1, not {seeds}")
-    if k is not None and k < 1:
-        raise UsageError(f"--k: must be at least 1, not {k}")
+    for option, value in (("--seeds", seeds), ("--k", k), ("--min-group", min_group)):
+        require(option, value)
     if format_ is not None and not folder.has("model.json"):
         raise UsageError("--format: only a model run has a table of groups")
     if out is not None:
@@ -65,8 +65,9 @@ def evaluate(
         from pathlib import Path
 
         from sebra.runs.folder import clean
+        from sebra.whole import write_text
 
-        Path(out).write_text(json.dumps(clean(found), indent=2) + "\n", encoding="utf-8")
+        write_text(Path(out), json.dumps(clean(found), indent=2) + "\n")
     emit(found, as_json)
     if as_json:
         return
@@ -79,6 +80,26 @@ def evaluate(
     else:
         show_ranking({**found, "samples": "all"})
     line(f"run: {folder.path}")
+
+
+def verify(run: o.Run, as_json: o.Json = False) -> None:
+    """Is RUN still what was written? Files, checksums, schema, samples, configuration.
+
+    Leaves with status 1 where something is wrong.
+    """
+    from sebra.runs.folder import RunFolder
+    from sebra.workflows.verify import verify as run_verify
+
+    found = run_verify(RunFolder.open(run))
+    emit(found, as_json)
+    if not as_json:
+        for fault in found["faults"]:
+            line(f"wrong: {fault}")
+        for note in found["notes"]:
+            line(f"note: {note}")
+        line(f"{run}: {'damaged' if found['faults'] else 'as it was written'}")
+    if found["faults"]:
+        raise typer.Exit(1)
 
 
 def _show_companions(companions: dict[str, dict[str, float]]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import signal
 import sys
 from collections.abc import Sequence
@@ -66,6 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def run(arguments: list[str]) -> int:
     """The same without leaving the process."""
+    logging.basicConfig(format="sebra: %(message)s", level=logging.WARNING, stream=sys.stderr)
     command = typer.main.get_command(app)
     try:
         is_main()  # refuses an environment that is no launcher's before any work

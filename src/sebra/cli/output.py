@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -18,7 +17,6 @@ class Bars:
     """Progress bars on a terminal; elsewhere one line per message and nothing more."""
 
     def __init__(self) -> None:
-        logging.basicConfig(format="sebra: %(message)s", level=logging.WARNING, stream=sys.stderr)
         self._live = sys.stderr.isatty() and is_main()
         self._bar: Any = None
         self._task: Any = None

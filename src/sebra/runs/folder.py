@@ -15,6 +15,8 @@ from typing import Any
 
 from sebra.errors import UsageError, reason
 from sebra.processes import is_alive, is_main, require_one
+from sebra.runs.lock import lock, unlock
+from sebra.runs.seal import CHECKSUMS, read_sealed, seal
 from sebra.samples.marks import GUARD
 from sebra.samples.parquet import write_parquet
 from sebra.samples.table import Fault
@@ -27,6 +29,11 @@ CONFIG, METRICS, RANKING, HISTORY = (
     "history.parquet",
 )
 QUARANTINE, REPORT, CHECKPOINT = "quarantine.csv", "report.html", "checkpoint"
+_KINDS: Mapping[str, Any] = {
+    **dict.fromkeys(("command", "data", "exclude", "method", "preset", "version"), str),
+    **dict.fromkeys(("attributes", "overrides"), list),
+    "settings": dict,
+}
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", GUARD)
 
 
@@ -62,7 +69,7 @@ class RunFolder:
             # A run that fails before it wrote anything leaves no empty folder behind.
             weakref.finalize(folder, _remove_empty, created)
             path.mkdir(parents=True, exist_ok=True)
-            weakref.finalize(folder, _unlock, _lock(path))
+            weakref.finalize(folder, unlock, lock(path))
             probe = path / f".probe.{os.getpid()}.tmp"
             probe.write_bytes(b"")
             probe.unlink()
@@ -93,12 +100,13 @@ class RunFolder:
 
     def write_metrics(self, metrics: Mapping[str, Any]) -> None:
         self.write_text(METRICS, json.dumps(clean(metrics), indent=2, allow_nan=False) + "\n")
+        seal(self.path, self.read_config() if self.has(CONFIG) else {})
 
     def read_metrics(self) -> dict[str, Any]:
         if not self.has(METRICS):
             raise UsageError(f"{self.path}: no {METRICS}; the run is not finished")
         try:
-            loaded = json.loads((self.path / METRICS).read_text(encoding="utf-8"))
+            loaded = json.loads(read_sealed(self.path, METRICS))
         except (ValueError, RecursionError) as error:
             raise UsageError(f"{self.path / METRICS}: not JSON ({error})") from None
         if not isinstance(loaded, dict):
@@ -107,7 +115,8 @@ class RunFolder:
 
     def write_config(self, config: Mapping[str, Any]) -> None:
         """The first file of a finished run; metrics of an earlier one go."""
-        (self.path / METRICS).unlink(missing_ok=True)
+        for name in (METRICS, CHECKSUMS):
+            (self.path / name).unlink(missing_ok=True)
         self.write_text(CONFIG, to_toml(config))
 
     def read_config(self) -> dict[str, Any]:
@@ -116,9 +125,17 @@ class RunFolder:
         except ImportError:  # Python 3.10
             import tomli as tomllib  # type: ignore[no-redef]
         try:
-            return dict(tomllib.loads((self.path / CONFIG).read_text(encoding="utf-8")))
-        except (ValueError, RecursionError) as error:  # TOMLDecodeError and bad UTF-8 as well
-            raise UsageError(f"{self.path / CONFIG}: not TOML ({error})") from None
+            found = dict(tomllib.loads(read_sealed(self.path, CONFIG)))
+        except (ValueError, RecursionError) as error:
+            raise UsageError(f"{self.path / CONFIG}: not TOML ({reason(error)})") from None
+        for key, value in found.items():
+            kind = _KINDS.get(key, object)
+            plain = kind is not list or all(isinstance(v, str) for v in value)
+            if not isinstance(value, kind) or not plain:
+                raise UsageError(
+                    f"{self.path / CONFIG}: {key} = {value!r:.40} is not a valid {key}"
+                )
+        return found
 
     def write_history(self, rows: list[dict[str, Any]]) -> None:
         import pandas as pd
@@ -136,11 +153,20 @@ class RunFolder:
     def quarantined(self, ids: Iterable[str]) -> set[str]:
         """Those of `ids` that the run could not read; none where it left no list."""
         try:
-            with open(self.path / QUARANTINE, encoding="utf-8", newline="") as file:
-                listed = {row.get("id") for row in csv.DictReader(file)}
-        except (OSError, UnicodeDecodeError, csv.Error):
+            listed = {fault.id for fault in self.read_quarantine()}
+        except UsageError:
             return set()
         return {i for i in ids if _cell(i) in listed}
+
+    def read_quarantine(self) -> tuple[Fault, ...]:
+        """The samples that the run could not read; none where it left no list."""
+        if not self.has(QUARANTINE):
+            return ()
+        try:
+            rows = list(csv.DictReader(io.StringIO(read_sealed(self.path, QUARANTINE), newline="")))
+            return tuple(Fault(str(row["id"]), str(row["reason"])) for row in rows)
+        except (KeyError, csv.Error) as error:
+            raise UsageError(f"{self.path / QUARANTINE}: not a list of samples ({error})") from None
 
 
 def clean(value: Any) -> Any:
@@ -245,37 +271,3 @@ def _latest(command: str) -> Path | None:
     """The unfinished run to go on with; None where there is none and it starts at the beginning."""
     found = sorted(Path("runs").glob(f"{command}-*/{CHECKPOINT}"), key=lambda p: p.stat().st_mtime)
     return found[-1].parent if found else None
-
-
-_LOCKS: dict[int, tuple[int, int]] = {}  # open handles of this process: device and inode
-
-
-def _lock(path: Path) -> int | None:
-    """Holds a folder for this process until `_unlock`; the system lets go when it dies."""
-    try:
-        import fcntl
-    except ImportError:  # not on this system
-        return None
-    handle = os.open(path, os.O_RDONLY)
-    found = os.fstat(handle)
-    place = found.st_dev, found.st_ino
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(handle)
-        if place in _LOCKS.values():  # an earlier run of this process that nobody cleared away
-            return None
-        raise UsageError(
-            f"--out: {path} is being written by another process; wait for it or choose another"
-        ) from None
-    except OSError:  # a file system without locks
-        os.close(handle)
-        return None
-    _LOCKS[handle] = place
-    return handle
-
-
-def _unlock(handle: int | None) -> None:
-    if handle is not None:
-        del _LOCKS[handle]
-        os.close(handle)

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sebra.errors import UsageError
+from sebra.errors import UsageError, reason
+from sebra.places import most_bytes
 from sebra.samples.levels import as_attribute, encode_labels, encode_split
 from sebra.samples.table import Attribute, FeatureArray, Samples
 
@@ -51,7 +52,7 @@ def _opened(path: Path) -> Iterator[Any]:
     try:
         archive = np.load(path, allow_pickle=False) if zipfile.is_zipfile(path) else None
     except Exception as error:  # a broken archive can make the reader raise nearly anything
-        raise UsageError(f"{path}: not a readable .npz file ({_first_line(error)})") from error
+        raise UsageError(f"{path}: not a readable .npz file ({reason(error)})") from error
     if archive is None:
         raise UsageError(f"{path}: not a readable .npz file")
     with archive:
@@ -61,13 +62,14 @@ def _opened(path: Path) -> Iterator[Any]:
 
 def _fits_memory(archive: zipfile.ZipFile, path: Path) -> None:
     """An archive of a few kilobytes can claim to hold terabytes; a true one is better mapped."""
-    import psutil
+    _require_memory(sum(entry.file_size for entry in archive.infolist()), path, "unpacks to")
 
-    size = sum(entry.file_size for entry in archive.infolist())
-    if size > psutil.virtual_memory().total:
+
+def _require_memory(size: int, path: Path, what: str) -> None:
+    if size > most_bytes():
         raise UsageError(
-            f"{path}: unpacks to {size / 2**30:.0f} GiB, more than the memory of this machine; "
-            "use a folder with X.npy and y.npy, which is mapped and not loaded"
+            f"{path}: {what} {size / 2**30:.0f} GiB, more than the memory of this machine; use a "
+            "folder with X.npy (of type float32 or float64) and y.npy, which is not loaded whole"
         )
 
 
@@ -99,7 +101,21 @@ def _table(names: Sequence[str], load: Load, path: Path) -> npt.NDArray[Any]:
     values = _array("X", names, load, path)
     if values.ndim != 2:
         raise UsageError(f"{path}: X must be a table n x d, has shape {values.shape}")
-    return values
+    return _native(values, path)
+
+
+def _native(values: npt.NDArray[Any], path: Path) -> npt.NDArray[Any]:
+    """Numbers as torch has them: of this machine's byte order, and neither long nor unsigned."""
+    wide = {"f": np.float64, "u": np.float64 if values.dtype.itemsize > 4 else np.int64}
+    kind = values.dtype.kind
+    odd = values.dtype.itemsize > 8 if kind == "f" else kind == "u" and values.dtype.itemsize > 1
+    if kind not in "fiu" or (values.dtype.isnative and not odd):
+        return values
+    _require_memory(values.size * 8, path, f"X has type {values.dtype} and is converted to")
+    converted: npt.NDArray[Any] = values.astype(
+        wide[kind] if odd else values.dtype.newbyteorder("=")
+    )
+    return converted
 
 
 def _split(names: list[str], load: Load, n: int, where: str) -> npt.NDArray[np.int8]:
@@ -127,7 +143,7 @@ def _load_npy(file: Path) -> npt.NDArray[Any]:
     try:
         array: npt.NDArray[Any] = np.load(file, mmap_mode="r", allow_pickle=False)
     except Exception as error:  # a broken header can make the reader raise nearly anything
-        raise UsageError(f"{file}: not a readable .npy file ({_first_line(error)})") from error
+        raise UsageError(f"{file}: not a readable .npy file ({reason(error)})") from error
     return array
 
 
@@ -135,11 +151,7 @@ def _from_archive(archive: Any, name: str, path: Path) -> npt.NDArray[Any]:
     try:
         array = archive[name]
     except (Exception, MemoryError) as error:  # the header may ask for any amount of memory
-        raise UsageError(f"{path}: array {name!r} cannot be read ({_first_line(error)})") from error
+        raise UsageError(f"{path}: array {name!r} cannot be read ({reason(error)})") from error
     if not isinstance(array, np.ndarray):  # an entry that is no .npy file comes as bytes
         raise UsageError(f"{path}: {name!r} is not an array")
     return array
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).splitlines()[0] if str(error) else type(error).__name__

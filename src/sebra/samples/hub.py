@@ -9,7 +9,9 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import logging
 import os
+import re
 import shutil
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,7 +19,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from sebra.errors import UsageError
+from sebra.checksums import of_file, of_json, of_parts
+from sebra.errors import UsageError, reason
 from sebra.places import cache_root, offline
 from sebra.samples.files import SPLIT_NAMES
 from sebra.samples.hub_columns import Columns, choose_columns, parse_row
@@ -25,7 +28,10 @@ from sebra.samples.layouts import layout
 from sebra.samples.manifest import read_shards
 from sebra.samples.table import SPLITS, Samples
 
-FORMAT_VERSION = 1  # raise it when the same data set would be stored in another way
+log = logging.getLogger(__name__)
+
+_NAME = re.compile(r"[A-Za-z0-9_][\w.-]*(/[A-Za-z0-9_][\w.-]*)?")
+FORMAT_VERSION = 2  # raise it when the same data set would be stored in another way
 SHARD_ROWS = 4096
 FOLDER_FILES = 1000
 Streams = Mapping[str, Any]
@@ -60,10 +66,25 @@ class Options:
 def read(path: Path, options: Options) -> Samples:
     """Any image or text data set of the hub; columns of few values become attributes."""
     name = path.as_posix()
+    _require_name(name)
     entry = cache_root() / "hub" / _key(name, options)
-    if not (entry / "done.json").is_file():
+    if not _is_whole(entry):
         _fetch(name, options, entry)
     return read_shards(entry, f"hf:{name}")
+
+
+def _require_name(name: str) -> None:
+    """A name of the hub, or a folder by its absolute path; a name never means a folder."""
+    if os.path.isabs(name):
+        if not os.path.isdir(name):
+            raise UsageError(f"hf:{name}: no such folder")
+        return
+    if not _NAME.fullmatch(name):
+        raise UsageError(
+            f"hf:{name}: expected hf:ORG/NAME of the hub, or hf:./FOLDER on this machine"
+        )
+    if os.path.exists(name):
+        raise UsageError(f"hf:{name}: is a folder here as well; write hf:./{name} for the folder")
 
 
 def load_streams(name: str, options: Options) -> Streams:
@@ -82,8 +103,7 @@ def load_streams(name: str, options: Options) -> Streams:
             name, options.config or None, revision=options.revision or None, streaming=True
         )
     except (OSError, ValueError, RuntimeError) as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise UsageError(f"hf:{name}: cannot be opened ({reason})") from None
+        raise UsageError(f"hf:{name}: cannot be opened ({reason(error)})") from None
     return found
 
 
@@ -101,10 +121,35 @@ def _fetch(name: str, options: Options, entry: Path) -> None:
         if writer.rows == 0:
             raise UsageError(f"hf:{name}: holds no labelled rows")
         facts = {"name": name, "options": asdict(options), "rows": writer.rows}
+        facts["checksum"] = of_parts([of_json(facts), _checksum(building)])
         (building / "done.json").write_text(json.dumps(facts), encoding="utf-8")
         _publish(building, entry)
     finally:
         shutil.rmtree(building, ignore_errors=True)
+
+
+def _is_whole(entry: Path) -> bool:
+    """Whether an entry is there as it was written; a damaged one is removed, with a word."""
+    if not entry.is_dir():
+        return False
+    try:
+        facts = json.loads((entry / "done.json").read_text(encoding="utf-8"))
+        if facts.pop("checksum") == of_parts([of_json(facts), _checksum(entry)]):
+            return True
+        error: Exception = ValueError("its content is not what was written")
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as found:
+        error = found
+    log.warning("cache entry %s is damaged and is fetched again (%s)", entry, reason(error))
+    shutil.rmtree(entry, ignore_errors=True)
+    return False
+
+
+def _checksum(entry: Path) -> str:
+    """Of the tables by their content, of images by name, size and time."""
+    tables = [of_file(table) for table in sorted(entry.glob("*.parquet"))]
+    images = (p for p in sorted(entry.glob("images/*/*")))
+    stamps = (f"{p.name} {p.stat().st_size} {p.stat().st_mtime_ns}" for p in images)
+    return of_parts([*tables, *stamps])
 
 
 class _Writer:

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sebra.errors import UsageError
-from sebra.samples.levels import as_attribute, encode_labels, encode_split, text_column
+from sebra.samples.levels import (
+    as_attribute,
+    encode_labels,
+    encode_split,
+    single_values,
+    text_column,
+)
 from sebra.samples.parquet import read_parquet
 from sebra.samples.table import Attribute, Content, ImageFiles, Samples, Texts
 
@@ -55,10 +61,10 @@ def _samples(table: pd.DataFrame, where: str, base: Path, name: str) -> Samples:
         raise UsageError(f"{where}: no column 'label' (columns: {', '.join(columns)})")
     if table.empty:
         raise UsageError(f"{where}: has no rows")
-    labels, classes = encode_labels(_values(table, "label"), where, "label")
+    labels, classes = encode_labels(_values(table, "label", where), where, "label")
     split = np.zeros(len(table), dtype=np.int8)
     if "split" in columns:
-        split = encode_split(_values(table, "split"), where)
+        split = encode_split(_values(table, "split", where), where)
     return Samples(
         ids=_ids(table, where),
         labels=labels,
@@ -122,14 +128,17 @@ def _attributes(table: pd.DataFrame) -> dict[str, Attribute]:
     found: dict[str, Attribute] = {}
     for name in table.columns:
         if name not in RESERVED:
-            attribute = as_attribute(name, _values(table, name))
+            try:
+                attribute = as_attribute(name, _values(table, name))
+            except UsageError:  # lists and tables are not attributes
+                continue
             if attribute is not None:
                 found[name] = attribute
     return found
 
 
-def _values(table: pd.DataFrame, name: str) -> Any:
-    """The column as a plain array: numbers stay numbers, all else becomes text or None."""
+def _values(table: pd.DataFrame, name: str, where: str = "") -> Any:
+    """The column as a plain array: numbers stay numbers, all else becomes text."""
     import pandas as pd
 
     column = table[name]
@@ -139,5 +148,4 @@ def _values(table: pd.DataFrame, name: str) -> Any:
         if not column.isna().any():
             return column.to_numpy()
         return column.to_numpy(dtype=float, na_value=np.nan)
-    texts = [None if pd.isna(value) else str(value) for value in column.astype(object)]
-    return np.array(texts, dtype=object)
+    return np.array(single_values(column.astype(object), where, name), dtype=object)

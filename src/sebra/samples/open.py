@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,6 +13,7 @@ from sebra.samples.layouts import LAYOUTS, find_layout
 from sebra.samples.table import Samples
 from sebra.samples.validate import validate
 
+_REMOTE = ("http", "https", "ftp", "s3", "gs", "gcs", "az", "abfs", "hdfs")
 _NAMED = re.compile(r"(?P<name>[a-z][a-z0-9_-]+)(:(?P<path>[^?]*))?(\?(?P<query>.*))?")
 
 
@@ -23,6 +25,8 @@ def open_samples(data: str, attributes: Sequence[str] | None = None) -> Samples:
     """
     if not data:
         raise UsageError("DATA is empty: give a folder, a file or a layout such as demo")
+    if "\0" in data:
+        raise UsageError(f"{data!r:.100}: no file name can hold a NUL")
     samples = validate(replace(_read(data), source=data))
     return samples if attributes is None else samples.with_attributes(attributes)
 
@@ -60,8 +64,12 @@ def _read_layout(name: str, path: str, query: str) -> Samples:
         return layout.read(Path(), options)
     if not path:
         raise UsageError(_incomplete(name))
+    if not layout.folder:  # a name, or a folder that is written as one
+        if path.startswith(("./", "/", "~")):
+            path = os.path.abspath(Path(path).expanduser())
+        return layout.read(Path(path), options)
     folder = Path(path).expanduser()
-    if layout.folder and not folder.exists():
+    if not folder.exists():
         raise UsageError(f"{name}:{path}: no such folder")
     return layout.read(folder, options)
 
@@ -80,6 +88,11 @@ def _incomplete(name: str) -> str:
 def _missing(data: str, named: re.Match[str] | None) -> str:
     if named and named["name"] in LAYOUTS:
         return _incomplete(named["name"])
+    if "://" in data or (named and named["name"] in _REMOTE):
+        return (
+            f"{data}: data is read from this machine, or as hf:ORG/NAME from the Hugging Face hub; "
+            "fetch it first (a mounted bucket is a folder like any other)"
+        )
     if named and named["path"] is not None:
         return f"{data}: unknown layout {named['name']!r} (known: {', '.join(sorted(LAYOUTS))})"
     return f"{data}: no such file or folder"

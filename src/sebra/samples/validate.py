@@ -10,6 +10,7 @@ import numpy.typing as npt
 from sebra.errors import UsageError
 from sebra.samples.table import SPLITS, FeatureArray, ImageArray, ImageFiles, Samples
 
+_LARGEST = 1e30  # float32, in which networks compute, ends soon after
 FEATURE_CHUNK = 4_000_000  # values looked at in one go
 
 
@@ -51,12 +52,17 @@ def check_features(values: npt.NDArray[Any], where: str) -> None:
         raise UsageError(f"{where}: X must hold numbers, has type {values.dtype}")
     if values.dtype.kind != "f":
         return
+    largest = min(_LARGEST, float(np.finfo(values.dtype).max))
     step = max(1, FEATURE_CHUNK // values.shape[1])
     for start in range(0, len(values), step):
-        finite = np.isfinite(values[start : start + step]).all(axis=1)
+        part = values[start : start + step]
+        finite = (np.abs(part) <= largest).all(axis=1)
         if not finite.all():
-            row = start + int(np.argmin(finite))
-            raise UsageError(f"{where}: X has NaN or infinity in row {row}; clean or drop it first")
+            at = int(np.argmin(finite))
+            what = "NaN or infinity" if not np.isfinite(part[at]).all() else "a number above 1e30"
+            raise UsageError(
+                f"{where}: X has {what} in row {start + at}; clean, scale or drop it first"
+            )
 
 
 def _content_length(samples: Samples) -> int:

@@ -27,6 +27,7 @@ from sebra.runs.folder import CONFIG, RANKING, RunFolder
 from sebra.runs.meter import Meter
 from sebra.samples.leakage import leakage, leakage_note
 from sebra.samples.table import SPLITS, Samples
+from sebra.values import require
 from sebra.workflows.history import History, predicted_classes
 from sebra.workflows.needs import annotated, check_needs, help_for
 from sebra.workflows.prepare import for_ranking, prepare
@@ -57,6 +58,9 @@ class DebiasOptions:
     ranking: str | None = None
     rank_method: str | None = None
     min_group: int = MIN_GROUP
+
+    def __post_init__(self) -> None:
+        require("--min-group", self.min_group)
 
 
 @dataclass

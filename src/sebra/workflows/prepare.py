@@ -23,7 +23,6 @@ from sebra.samples.table import Samples, Texts, untelling
 from sebra.samples.validate import require_trainable
 from sebra.workflows.prepared import Prepared, Source
 
-MODES = ("auto", "features", "finetune")
 DEFAULT_BACKBONE = "resnet18"
 TINY_PIXELS = 64  # up to this side: the small network from scratch, or fixed random features
 
@@ -54,10 +53,6 @@ def _prepare(
     samples: Samples | None,
     preferred: str | None,
 ) -> Prepared:
-    if source.mode not in MODES:
-        raise UsageError(f"--mode: {source.mode!r} is not one of {', '.join(MODES)}")
-    if source.image_size is not None and source.image_size < 1:
-        raise UsageError(f"--image-size: must be at least 1, not {source.image_size}")
     device = choose_device(source.device)
     setup(device)
     if samples is None:

@@ -25,6 +25,7 @@ from sebra.loading.texts import TokenArray, Tokeniser, load_texts
 from sebra.ranking.ranking import Ranker
 from sebra.runs.meter import Meter
 from sebra.samples.table import SPLITS, Fault, FeatureArray, ImageArray, Samples, Texts
+from sebra.values import require
 
 Readable = FeatureArray | ImageArray | TokenArray
 Build = Callable[[int, int], Network]  # (seed, hidden) -> network on the device
@@ -43,6 +44,11 @@ class Source:
     image_size: int | None = None
     attributes: tuple[str, ...] | None = None
     exclude: str | None = None
+
+    def __post_init__(self) -> None:
+        require("--seed", self.seed)
+        require("--mode", self.mode)
+        require("--image-size", self.image_size)
 
     def to_dict(self) -> dict[str, Any]:
         return {k: v for k, v in vars(self).items() if v is not None}

@@ -9,13 +9,15 @@ from typing import Any
 from sebra import __version__
 from sebra.errors import UsageError
 from sebra.ranking.ranking import Ranking
-from sebra.runs.folder import HISTORY, METRICS, QUARANTINE, RANKING, REPORT, RunFolder
+from sebra.runs.folder import HISTORY, METRICS, RANKING, REPORT, RunFolder
+from sebra.runs.seal import seal_again
 from sebra.samples.open import open_samples
 from sebra.samples.parquet import read_parquet
-from sebra.samples.table import Fault, Samples
+from sebra.samples.table import Samples
 from sebra.showing.heat import heated
 from sebra.showing.report import ReportInput, write_report
 from sebra.workflows.saliency import load_saliency
+from sebra.workflows.verify import schema_faults
 
 
 def report_run(folder: RunFolder, out: str | None = None, data: str | None = None) -> Path:
@@ -27,14 +29,20 @@ def report_run(folder: RunFolder, out: str | None = None, data: str | None = Non
     attributes = config.get("attributes")
     samples = open_samples(source, tuple(attributes) if attributes else None)
     metrics = folder.read_metrics() if folder.has(METRICS) else {}
+    wrong = schema_faults(metrics)
+    if wrong:
+        raise UsageError(f"{folder.path / METRICS}: not the metrics of a run ({wrong[0]})")
     comparisons = metrics.get("comparisons", ())
     if not comparisons and metrics.get("evaluation"):
         name = str(metrics.get("method", "model"))
         comparisons = ({"name": name, "evaluation": metrics["evaluation"]},)
-    return write_report(
+    found = write_report(
         report_input(folder, samples, config, metrics, comparisons),
         Path(out) if out else folder.path / REPORT,
     )
+    if out is None:
+        seal_again(folder.path, REPORT)
+    return found
 
 
 def report_input(
@@ -56,7 +64,7 @@ def report_input(
         history=history if history is not None and "learned" in history.columns else None,
         metrics=metrics,
         config=config,
-        faults=_faults(folder),
+        faults=folder.read_quarantine(),
         command=command_of(config),
         version=str(config.get("version", __version__)),
         comparisons=comparisons,
@@ -82,12 +90,3 @@ def command_of(config: Mapping[str, Any]) -> str:
     for text in config.get("overrides", ()):
         words += ["--set", str(text)]
     return shlex.join(words)
-
-
-def _faults(folder: RunFolder) -> tuple[Fault, ...]:
-    import csv
-
-    if not folder.has(QUARANTINE):
-        return ()
-    with open(folder.path / QUARANTINE, encoding="utf-8", newline="") as file:
-        return tuple(Fault(row["id"], row["reason"]) for row in csv.DictReader(file))

@@ -11,10 +11,12 @@ import numpy.typing as npt
 import torch
 
 from sebra.engine.saliency import averaged, contrast_maps, feature_maps, has_maps
+from sebra.errors import UsageError, reason
 from sebra.ranking.noise import untrained_network
 from sebra.ranking.ranking import Ranking
 from sebra.runs.meter import Meter
 from sebra.samples.table import ImageArray
+from sebra.whole import written
 from sebra.workflows.prepared import Prepared
 
 FILE = "saliency.npz"
@@ -89,9 +91,8 @@ def save_saliency(folder: Path, maps: Maps) -> None:
     arrays: dict[str, Any] = {"names": np.array(json.dumps(names))}
     for i, (bias, label) in enumerate(names):
         arrays[f"map_{i}"], arrays[f"mean_{i}"] = maps[bias][label]
-    temporary = folder / f".{FILE}.tmp.npz"
-    np.savez_compressed(temporary, **arrays)
-    temporary.replace(folder / FILE)
+    with written(folder / FILE) as (temporary,), temporary.open("wb") as file:
+        np.savez_compressed(file, **arrays)
 
 
 def load_saliency(folder: Path) -> Maps:
@@ -100,7 +101,13 @@ def load_saliency(folder: Path) -> Maps:
     if not path.is_file():
         return {}
     out: Maps = {}
-    with np.load(path, allow_pickle=False) as held:
-        for i, (bias, label) in enumerate(json.loads(str(held["names"]))):
-            out.setdefault(bias, {})[label] = (held[f"map_{i}"], held[f"mean_{i}"])
+    try:
+        with np.load(path, allow_pickle=False) as held:
+            for i, (bias, label) in enumerate(json.loads(str(held["names"]))):
+                heat, mean = held[f"map_{i}"], held[f"mean_{i}"]
+                if heat.ndim != 2 or mean.ndim != 3 or mean.dtype != np.uint8:
+                    raise ValueError("its arrays are no pictures")
+                out.setdefault(str(bias), {})[str(label)] = heat, mean
+    except Exception as error:  # a broken archive can make the reader raise nearly anything
+        raise UsageError(f"{path}: not the maps of a run ({reason(error)})") from error
     return out
