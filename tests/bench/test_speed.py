@@ -10,10 +10,12 @@ import torch
 from PIL import Image
 from torch import nn
 
+from sebra.engine.engines import NAMES
 from sebra.errors import UsageError
 from sebra.runs.folder import RunFolder
 from sebra.workflows.prepared import Source
 from sebra_bench.speed import run as speed_module
+from sebra_bench.speed import whole
 from sebra_bench.speed.rates import Line
 from sebra_bench.speed.run import SECTIONS, SpeedOptions
 from sebra_bench.speed.scale import rank_features, synthetic_features
@@ -39,7 +41,8 @@ def pictures(tmp_path):
     return tmp_path / "pictures"
 
 
-def test_every_section_gives_its_figures(call_cli, pictures, tmp_path):
+def test_every_section_gives_its_figures(call_cli, pictures, tmp_path, monkeypatch):
+    monkeypatch.setattr(whole, "COMMANDS", (("audit",),))
     short = tmp_path / "short.toml"
     short.write_text('[rank]\nepochs = 2\nresolution = "epoch"\n', encoding="utf-8")
     done = call_cli(
@@ -65,6 +68,11 @@ def test_every_section_gives_its_figures(call_cli, pictures, tmp_path):
         assert line["unit"] == "s"
         assert line["over_reference"] == pytest.approx(line["reference"] / line["sebra"])
     assert "train, streamed from the map" in speed
+    frozen = speed["features, frozen"]
+    assert frozen["over_eager"] == pytest.approx(frozen["sebra"] / frozen["eager"])
+    assert frozen["engine"] in NAMES
+    audit = speed["command: audit"]
+    assert audit["sebra"] >= audit["phases"]["total"] > audit["phases"]["report"] > 0
     assert "rank 300 x 8, 3 classes" in speed
     assert found["growth"]["samples"] == [200, 400]
     text = (tmp_path / "run" / "table.md").read_text(encoding="utf-8")

@@ -228,8 +228,8 @@ def speed(
         typer.Option(
             "--sections",
             metavar="A,B",
-            help="Of train, select, ranking, debias, stream, growth, large "
-            "[default: all but large].",
+            help="Of engines, train, select, ranking, debias, stream, growth, commands, large "
+            "[default: all but the last two].",
         ),
     ] = None,
     seeds: Annotated[int, typer.Option("--seeds", help="Rankings per side, from seed 0 on.")] = 1,

@@ -41,11 +41,12 @@ from sebra_bench.speed.tools import (
     measured_peak,
     reference_module,
 )
+from sebra_bench.speed.whole import command_lines, engine_lines
 from sebra_bench.tables import ABSENT, Table
 
-ON_IMAGES = ("train", "select", "ranking", "debias", "stream")
-SECTIONS = (*ON_IMAGES, "growth", "large")
-USUAL = ("train", "select", "ranking", "debias", "stream", "growth")
+ON_IMAGES = ("engines", "train", "select", "ranking", "debias", "stream")
+USUAL = (*ON_IMAGES, "growth")
+SECTIONS = (*USUAL, "commands", "large")
 _WORKERS = 8
 
 
@@ -158,7 +159,11 @@ def _sections(
     def adding(measure: Callable[[], list[Line]]) -> Callable[[], None]:
         return lambda: found.lines.extend(measure())
 
-    work: dict[str, Callable[[], None]] = {"growth": grow, "large": large}
+    work: dict[str, Callable[[], None]] = {
+        "growth": grow,
+        "large": large,
+        "commands": adding(lambda: command_lines(source)),
+    }
     if any(s in ON_IMAGES for s in options.sections):
         on_images = _on_images(source, options, session, meter, found.extra)
         work |= {name: adding(measure) for name, measure in on_images.items()}
@@ -196,6 +201,7 @@ def _on_images(
         ContrastiveConfig, "debias", "sebra", prepared.mode, preset
     )
     return {
+        "engines": lambda: engine_lines(prepared),
         "train": lambda: train_lines(bench),
         "select": lambda: select_lines(bench),
         "ranking": lambda: ranking_lines(prepared, bench, config, rankings),
@@ -272,6 +278,8 @@ def _table(found: Found, source: Source, device: torch.device) -> Table:
         table.figures.append({"what": line.name, **_scalars(_figures(line))})
         if "somers_d" in line.extra:
             table.remarks.append(_qualities(line))
+        if "remark" in line.extra:
+            table.remarks.append(f"{line.name}: {line.extra['remark']}")
     table.remarks += [f"{name} not measured: {why}" for name, why in found.left_out.items()]
     if device.type == "cuda":
         state = "in use" if fusing.available() else "not to be had here, torch's own are used"
