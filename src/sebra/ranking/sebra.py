@@ -100,41 +100,18 @@ class SelfGuidedRanker(Ranker[SebraConfig]):
             monitor.round(t, run.network, loss, run.bucket >= 0)
             if self._done(run):
                 break
-        details = {
-            "rounds": run.pace.rounds,
-            "epochs": run.pace.epochs_spent,
-            "learned": float((run.bucket >= 0).float().mean()),
-        }
+        learned = float((run.bucket >= 0).float().mean())
         run.close()
-        collapsed = self._collapsed(run, details["learned"])
-        spread = float(run.score.max() - run.score.min())
-        if collapsed and spread > _SAME_U and (cfg.epochs < _FAIR_EPOCHS or not cfg.use_v):
-            # In a trial of a few epochs nobody may be learned yet, and plain training has no pace
-            # that could mend it; u still has an order to give.
-            session.note(f"a single bucket, ordered by u alone; {collapsed}")
-            collapsed = ""
-        elif details["learned"] < _COLLAPSED_SHARE and not collapsed:
-            session.note(
-                f"only {details['learned']:.0%} of the samples were ever learned, the rest is one "
-                "bucket: this ranking says little; raise the rate (--set lr=…) or --set epochs=…"
-            )
-        if details["epochs"] > cfg.epochs + 1:
-            session.note(
-                f"went on for {details['epochs']:.0f} epochs, since fewer than {cfg.enough:.0%} of "
-                f"the samples were learned in {cfg.epochs}; --set enough=0 stops there"
-            )
-        if run.pace.shortest:
-            session.note(
-                "resolution: a whole epoch would have learned more than "
-                f"{cfg.max_share:.0%} of the samples at once, so selection moved inside the epoch "
-                f"(shortest round {run.pace.shortest} of {run.pace.full} steps); "
-                "--set resolution=epoch keeps whole epochs"
-            )
+        collapsed = self._explain(run, learned, session)
         return RankResult(
             run.bucket.cpu().numpy(),
             run.score.cpu().numpy(),
             run.p.cpu().numpy(),
-            details=details,
+            details={
+                "rounds": run.pace.rounds,
+                "epochs": run.pace.epochs_spent,
+                "learned": learned,
+            },
             collapsed=f"no ranking: {collapsed}" if collapsed else "",
         )
 
@@ -145,6 +122,34 @@ class SelfGuidedRanker(Ranker[SebraConfig]):
         if spent <= self.config.epochs:
             return False
         return not self.config.use_v or float(learned.float().mean()) >= self.config.enough
+
+    def _explain(self, run: _Rounds, learned: float, session: Session) -> str:
+        """Notes what a person should know of the ranking; returns why there is none, if so."""
+        cfg, pace = self.config, run.pace
+        collapsed = self._collapsed(run, learned)
+        spread = float(run.score.max() - run.score.min())
+        if collapsed and spread > _SAME_U and (cfg.epochs < _FAIR_EPOCHS or not cfg.use_v):
+            # In a trial of a few epochs nobody may be learned yet, and plain training has no pace
+            # that could mend it; u still has an order to give.
+            session.note(f"a single bucket, ordered by u alone; {collapsed}")
+            collapsed = ""
+        elif learned < _COLLAPSED_SHARE and not collapsed:
+            session.note(
+                f"only {learned:.0%} of the samples were ever learned, all others are in one "
+                "bucket: do not rely on this ranking; raise the rate (--set lr=…) or --set epochs=…"
+            )
+        if pace.epochs_spent > cfg.epochs + 1:
+            session.note(
+                f"went on for {pace.epochs_spent:.0f} epochs, since fewer than {cfg.enough:.0%} of "
+                f"the samples were learned in {cfg.epochs}; --set enough=0 stops there"
+            )
+        if pace.shortest:
+            session.note(
+                f"resolution: a whole epoch would have learned more than {cfg.max_share:.0%} of "
+                "the samples at once, so selection moved inside the epoch (shortest round "
+                f"{pace.shortest} of {pace.full} steps); --set resolution=epoch keeps whole epochs"
+            )
+        return collapsed
 
     def _collapsed(self, run: _Rounds, learned: float) -> str:
         """What to say of a single bucket: none was learned, or all in the same round."""
