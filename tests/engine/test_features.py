@@ -9,7 +9,8 @@ import torch
 from ranking.toys import images
 from sebra.engine import features
 from sebra.engine.features import extract_features, moments
-from sebra.engine.networks import NetworkSpec, Weights, build
+from sebra.engine.networks import NetworkSpec, build
+from sebra.engine.weights import Weights
 from sebra.loading.inputs import Inputs
 from sebra.samples.table import FeatureArray
 

@@ -6,16 +6,8 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from sebra.engine.networks import (
-    LINEAR,
-    SMALL,
-    EnsembleHead,
-    NetworkSpec,
-    Weights,
-    build,
-    hub_weights,
-    read_weights,
-)
+from sebra.engine.networks import LINEAR, SMALL, EnsembleHead, NetworkSpec, build
+from sebra.engine.weights import Weights, hub_weights, read_weights
 from sebra.errors import UsageError
 
 SPECS = [

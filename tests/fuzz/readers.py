@@ -70,7 +70,7 @@ def _weights(folder: Path) -> Path:
 
 
 def _read_weights(file: Path) -> object:
-    from sebra.engine.networks import read_weights
+    from sebra.engine.weights import read_weights
 
     return read_weights(str(file))
 

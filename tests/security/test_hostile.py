@@ -43,7 +43,7 @@ def test_a_pickle_in_the_place_of_a_checkpoint_is_not_opened(tmp_path):
 
 @pytest.mark.parametrize("name", ["w.safetensors", "w.pt"])
 def test_a_torch_file_in_the_place_of_weights_is_not_opened(tmp_path, name):
-    from sebra.engine.networks import read_weights
+    from sebra.engine.weights import read_weights
 
     torch.save({"a": Bomb(tmp_path / "owned")}, tmp_path / name)
     with pytest.raises(UsageError, match="not a safetensors file"):
@@ -101,7 +101,7 @@ def test_results_that_are_no_tensors_are_refused(tmp_path):
     ],
 )
 def test_a_hostile_safetensors_header_is_refused_by_every_reader(tmp_path, size, header):
-    from sebra.engine.networks import read_weights
+    from sebra.engine.weights import read_weights
 
     file = tmp_path / "state.safetensors"
     length = len(header) if size is None else size

@@ -14,9 +14,10 @@ from torch import Tensor
 
 from sebra.engine import distributed, networks
 from sebra.engine.engines import NAMES, TORCH, Run, quickest, torch_run
-from sebra.engine.networks import NetworkSpec, Weights
+from sebra.engine.networks import NetworkSpec
 from sebra.engine.passes import batches_of
 from sebra.engine.patches import PROBES, VERSION, Basis, View
+from sebra.engine.weights import Weights
 from sebra.loading.cache import Entry, cached_array, known_array
 from sebra.loading.inputs import Inputs
 from sebra.loading.texts import ROWS

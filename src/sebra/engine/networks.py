@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -14,8 +11,8 @@ from torch import Tensor, nn
 
 from sebra import processes
 from sebra.engine.fusing import training_copy
+from sebra.engine.weights import Weights
 from sebra.errors import UsageError
-from sebra.places import offline
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
@@ -262,70 +259,3 @@ def _timm(name: str) -> nn.Module:
     check_backbone(name)
     model: nn.Module = timm.create_model(name, pretrained=False, num_classes=0)
     return model
-
-
-@dataclass(frozen=True)
-class Weights:
-    """Backbone weights, read once and poured into every network that is built."""
-
-    source: str  # what the user named
-    digest: str  # identifies the content in cache keys and checkpoints
-    tensors: Mapping[str, Tensor]
-
-    def fill(self, body: nn.Module, backbone: str) -> None:
-        own = body.state_dict()
-        extra = [k for k in self.tensors if k not in own and not _is_head(k)]
-        missing = [
-            k for k in own if k not in self.tensors and not k.endswith("num_batches_tracked")
-        ]
-        wrong = [k for k in own if k in self.tensors and own[k].shape != self.tensors[k].shape]
-        if extra or missing or wrong:
-            first = (wrong or missing or extra)[0]
-            raise UsageError(
-                f"--weights: {self.source} does not fit {backbone}: "
-                f"{len(missing)} tensors missing, {len(extra)} unknown, "
-                f"{len(wrong)} of another shape (first: {first})"
-            )
-        body.load_state_dict({k: v for k, v in self.tensors.items() if k in own}, strict=False)
-
-
-def _is_head(key: str) -> bool:
-    return key.split(".", 1)[0] in ("fc", "head", "classifier")
-
-
-def read_weights(file: str) -> Weights:
-    """Backbone weights from a safetensors file, as float32."""
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
-    path = Path(file)
-    if not path.is_file():
-        raise UsageError(f"--weights: no file {file}; give a .safetensors file, `hub` or `none`")
-    try:
-        tensors = load_file(path)
-    except (SafetensorError, OSError) as error:
-        raise UsageError(f"--weights: {file} is not a safetensors file ({error})") from None
-    digest = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
-    floats = {k: v.float() if v.is_floating_point() else v for k, v in tensors.items()}
-    return Weights(file, digest, floats)
-
-
-def hub_weights(backbone: str) -> Weights | None:
-    """timm's pretrained weights, or None where there are none or the hub is out of reach."""
-    if offline():
-        return None
-    import timm
-
-    if not timm.is_model_pretrained(backbone):
-        return None
-    try:
-        model = timm.create_model(backbone, pretrained=True, num_classes=0)
-    except (OSError, RuntimeError, ValueError):  # no network, no such file on the hub
-        return None
-    state = OrderedDict(model.state_dict())
-    digest = hashlib.sha256(repr(sorted((k, tuple(v.shape)) for k, v in state.items())).encode())
-    tag = str(getattr(model, "default_cfg", {}).get("tag", ""))
-    return Weights("hub", f"hub-{backbone}-{tag}-{digest.hexdigest()[:8]}", state)
-
-
-Builder = Callable[[], Network]

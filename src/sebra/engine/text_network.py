@@ -15,7 +15,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from sebra.engine.networks import NetworkSpec, Weights
+from sebra.engine.networks import NetworkSpec
+from sebra.engine.weights import Weights
 from sebra.errors import UsageError
 from sebra.loading.inputs import Inputs
 from sebra.loading.texts import MOST_TOKENS, ROWS

@@ -9,9 +9,10 @@ import torch
 
 from sebra.engine import networks
 from sebra.engine.device import choose_device, setup
-from sebra.engine.networks import LINEAR, RANDOM, SMALL, NetworkSpec, Weights
+from sebra.engine.networks import LINEAR, RANDOM, SMALL, NetworkSpec
 from sebra.engine.session import Session
 from sebra.engine.text_network import DEFAULT_ENCODER, read_encoder
+from sebra.engine.weights import Weights, hub_weights, read_weights
 from sebra.errors import UsageError
 from sebra.loading.decode import auto_size
 from sebra.loading.texts import fit_tokeniser
@@ -194,10 +195,10 @@ def _weights(option: str | None, backbone: str) -> Weights | None:
             raise UsageError(f"--weights: the {backbone} network has no pretrained weights")
         return None
     if option is None or option == "hub":
-        found = networks.hub_weights(backbone)
+        found = hub_weights(backbone)
         if found is None and option == "hub":
             raise UsageError(f"--weights hub: no pretrained {backbone} could be fetched")
         return found
-    weights = networks.read_weights(option)
+    weights = read_weights(option)
     weights.fill(networks.build(NetworkSpec(backbone, (3, 32, 32), 2), 0).body, backbone)
     return weights

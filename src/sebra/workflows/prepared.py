@@ -13,11 +13,12 @@ import torch
 
 from sebra.engine import distributed, networks
 from sebra.engine.features import Features, extract_features, moments
-from sebra.engine.networks import LINEAR, Network, NetworkSpec, Weights
+from sebra.engine.networks import LINEAR, Network, NetworkSpec
 from sebra.engine.patches import Basis
 from sebra.engine.session import Session
 from sebra.engine.task import Task
 from sebra.engine.text_network import Encoder
+from sebra.engine.weights import Weights
 from sebra.errors import UsageError
 from sebra.loading.decode import load_images
 from sebra.loading.inputs import Inputs
