@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from bench.carryover import canvas
 from sebra.errors import UsageError
 from sebra.ranking.ranking import Ranking
 from sebra.samples.open import open_samples
@@ -36,10 +37,10 @@ OPTIONS = CarryOptions(("stages", "logistic"), seeds=1, device="cpu")
 @pytest.fixture(scope="module")
 def two_sets(tmp_path_factory):
     folder = tmp_path_factory.mktemp("sets")
-    canvas = sets.write_canvas("sklearn:iris", (), folder / "iris")
+    iris = sets.write_canvas("sklearn:iris", (), folder / "iris")
     planted = plant(Plan("sklearn:digits", CONSTANT, Scheme(), ("1", "8")), folder / "planted")
     return [
-        BenchSet("iris", ORDINARY, SETTINGS, lambda: canvas),
+        BenchSet("iris", ORDINARY, SETTINGS, lambda: iris),
         BenchSet("digits-constant", PLANTED, REPORT, lambda: planted.data),
     ]
 
@@ -215,8 +216,8 @@ def test_sets_are_chosen_by_name_kind_or_role():
 def test_no_planted_set_shares_its_canvas_with_the_other_role():
     role = {s.name: s.role for s in choose_sets(["ordinary"])}
     for planted in choose_sets(["planted"]):
-        canvas = max((name for name in role if planted.name.startswith(f"{name}-")), key=len)
-        assert role[canvas] == planted.role
+        base = max((name for name in role if planted.name.startswith(f"{name}-")), key=len)
+        assert role[base] == planted.role
 
 
 def test_the_commands(call_cli, tmp_path):
@@ -236,3 +237,16 @@ def test_the_commands(call_cli, tmp_path):
     wrong = call_cli("bench", "plant", "sklearn:iris", "--share", 2, "--out", tmp_path / "x")
     assert wrong.status == 2
     assert "--share" in wrong.stderr
+
+
+@pytest.mark.slow
+def test_fine_tuned_the_true_groups_are_drawn_evenly_and_the_regression_is_refused(tmp_path):
+    folder = canvas.pictures(tmp_path / "canvas", train=24, test=8, side=32)
+    planted = plant(Plan(str(folder), "border", Scheme(share=0.9)), tmp_path / "planted")
+    chosen = BenchSet("tiny", PLANTED, REPORT, lambda: planted.data)
+    options = CarryOptions(("logistic",), 1, "finetune", "cpu", "none")
+    found = {row["method"]: row for row in carryover([chosen], options, tmp_path / "run")}
+    assert "frozen features" in found["logistic"]["error"]
+    # Random pictures: whoever follows the frame has half of the balanced test right.
+    assert found["true-groups"]["evaluation"]["balanced_average"] <= 80
+    assert found[PLAIN]["evaluation"]["id_accuracy"] > 75
