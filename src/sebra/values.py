@@ -82,20 +82,14 @@ LIMITS: Mapping[str, Range | Names] = {
     "beta": Range(0, 1000, above=True),
     "enough": _SHARE,
     "resolution": Names(("auto", "epoch")),
-    "max_share": Range(0, 1, above=True),
     "top": _COUNT,
-    "buckets": _COUNT,
-    "examples": Range(1, 1000),
     # of debiasing methods
     "gamma": _WEIGHT,
     "tau": Range(0, 1e6, above=True),
-    "positives": Range(1, 4096),
-    "negatives": Range(1, 4096),
     "rank_gap": Range(1, 1e9),
     "hard": _WEIGHT,
     "ce_on": Names(("anchor", "positive", "both")),
     "denominator": Names(("anchor", "batch")),
-    "negatives_from": Names(("fresh", "anchors")),
 }
 
 

@@ -75,7 +75,7 @@ def slug_of(text: str) -> str:
 
 
 def parse_specs(text: str, option: str = "--methods") -> tuple[Spec, ...]:
-    """`erm,dfr[on=ranking,share=0.3]` to its parts, in order."""
+    """`erm,dfr[on=ranking,c=0.3]` to its parts, in order."""
     specs = []
     for part in re.split(r",(?![^\[]*\])", text):
         label = "".join(part.split())

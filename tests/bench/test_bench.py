@@ -29,13 +29,13 @@ def lines(run):
 
 class Test_what_is_asked_for:
     def test_settings_in_brackets(self):
-        found = parse_specs("erm, dfr[on=ranking,share=0.3],groupdro[over=buckets]")
+        found = parse_specs("erm, dfr[on=ranking,c=0.3],groupdro[over=buckets]")
         assert [s.label for s in found] == [
             "erm",
-            "dfr[on=ranking,share=0.3]",
+            "dfr[on=ranking,c=0.3]",
             "groupdro[over=buckets]",
         ]
-        assert found[1].overrides == ("on=ranking", "share=0.3")
+        assert found[1].overrides == ("on=ranking", "c=0.3")
         assert found[1].slug == "dfr_on_ranking_share_0.3"
 
     @pytest.mark.parametrize("text", ["erm[", "erm]", "", "erm,,lff", "e rm[x]y", "../erm"])

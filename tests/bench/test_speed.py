@@ -62,7 +62,6 @@ def test_every_section_gives_its_figures(call_cli, pictures, tmp_path, monkeypat
         "finished ranking",
         "finished ranking, a quarter of the draws",
         "debias epoch",
-        "debias epoch, anchors as negatives",
     ):
         line = speed[name]
         assert line["unit"] == "s"

@@ -17,11 +17,9 @@ from sebra.debiasing import stages as stages_module
 from sebra.debiasing.contrastive import positive_weights
 from sebra.debiasing.contrastive_loss import contrastive_loss
 from sebra.debiasing.method import Guide, Help
-from sebra.debiasing.pairs import in_pairs, rank_partners
 from sebra.debiasing.sebra import Sebra
 from sebra.debiasing.selection import Selector
 from sebra.engine.session import Session
-from sebra.errors import UsageError
 
 
 def naive(z: Tensor, pos: Tensor, neg: Tensor, tau: float, denominator: str) -> float:
@@ -119,70 +117,10 @@ def test_stages_read_the_same_settings(
     p = torch.tensor([0.999, 0.05]).repeat(3)
     guide = Guide(torch.arange(6), torch.arange(6), torch.zeros(6), stages, p)
     monkeypatch.setattr(stages_module, "fit_pairs", lambda *given, order: given)
-    method = stages_module.Stages(stages_module.StagesConfig(least=1, **settings))
+    monkeypatch.setattr(stages_module, "_LEAST", 1)
+    method = stages_module.Stages(stages_module.StagesConfig(**settings))
     toy = features(classes=2, train=6)
     task = replace(toy.train, rows=toy.train.rows[:6], targets=torch.zeros(6, dtype=torch.long))
     given: Any = method.fit(task, Help(Selector(None, "last epoch"), guide), Session())
     rand = torch.linspace(0.01, 0.99, 400)[None]
     assert set(given[4].draw(torch.tensor([0]), rand).flatten().tolist()) == expected
-
-
-@pytest.mark.parametrize("pair_gradient", [False, True])
-def test_anchors_as_negatives_give_the_loss_of_the_same_negatives(pair_gradient: bool) -> None:
-    """One batch: the pairs' loss equals that of explicit negatives, gradients included."""
-    toy = features(classes=2)
-    task, guide = toy.train, toy.guide()
-    found = []
-    for source in ("anchors", "fresh"):
-        config = contrastive.ContrastiveConfig(
-            negatives_from=source, pair_gradient=pair_gradient, batch=4, hidden=4
-        )
-        bucket = guide.bucket
-        partners = contrastive.partners_of(task.targets, bucket, guide, config, 1, Session())
-        network = task.network(hidden=4)
-        loss = contrastive.PairLoss(task, network, config, *partners)
-        index = in_pairs(torch.arange(len(task)), partners[1], task.generator())[:4]
-        other = index.view(2, 2).flip(1).reshape(4, 1)
-        if source == "fresh":
-            loss.neg = _Given(other)  # type: ignore[assignment]
-        rand = torch.full((4, loss.randoms), 0.3)
-        value = loss(index, rand)
-        value.backward()  # type: ignore[no-untyped-call]
-        grads = [p.grad.clone() for p in network.parameters() if p.grad is not None]
-        found.append((value.item(), grads))
-    assert found[0][0] == pytest.approx(found[1][0], rel=1e-5)
-    for ours, wanted in zip(found[0][1], found[1][1], strict=True):
-        torch.testing.assert_close(ours, wanted, rtol=1e-4, atol=1e-6)
-
-
-class _Given:
-    """Partners that are known beforehand."""
-
-    def __init__(self, partners: Tensor) -> None:
-        self.partners = partners
-
-    def draw(self, index: Tensor, rand: Tensor) -> Tensor:
-        return self.partners
-
-
-@pytest.mark.parametrize(
-    ("kind", "settings"),
-    [
-        (contrastive.ContrastiveConfig, {"negatives": 2}),
-        (contrastive.ContrastiveConfig, {"batch": 63}),
-        (stages_module.StagesConfig, {}),
-    ],
-)
-def test_anchors_as_negatives_are_refused_where_they_cannot_be(kind, settings) -> None:
-    with pytest.raises(UsageError, match="negatives_from"):
-        kind(negatives_from="anchors", **settings)
-
-
-@pytest.mark.parametrize(("count", "batch", "steps"), [(240, 256, 1), (101, 128, 1), (64, 64, 2)])
-def test_anchors_in_pairs_take_a_step_more_at_most(count: int, batch: int, steps: int) -> None:
-    labels, bucket = torch.zeros(count, dtype=torch.long), torch.arange(count) % 3
-    _, negatives = rank_partners(labels, bucket)
-    draw = contrastive._anchors_in_pairs(count, batch, negatives)
-    found = draw(torch.Generator().manual_seed(0))
-    assert len(found) == steps
-    assert set(found.flatten().tolist()) == set(range(count))

@@ -17,7 +17,6 @@ from sebra.errors import UsageError
 VARIANTS = [
     *((name, {}) for name in METHODS),
     ("sebra", {"hard": 2.0}),
-    ("sebra", {"negatives_from": "anchors", "warmup": 2}),
     ("stages", {"pairs": "buckets", "average": 1.5}),
     ("groupdro", {"over": "buckets"}),
     ("dfr", {"on": "ranking"}),
@@ -31,7 +30,7 @@ def class_of(name):
 
 
 def settings_of(cls, kind, extra):
-    own = {"jtt": {"upsample": 10}, "dfr": {"c": 1.0, "retrains": 3}}.get(cls.name, {})
+    own = {"jtt": {"upsample": 10}, "dfr": {"c": 1.0}}.get(cls.name, {})
     return {**SETTINGS[kind], **own, **extra}
 
 

@@ -38,7 +38,7 @@ def test_groups_never_span_classes():
     assert within_class(parts, targets).tolist() == [0, 2, 1, 2]
 
 
-@pytest.mark.parametrize("settings", [{}, {"parts": 2}, {"by": "stages"}])
+@pytest.mark.parametrize("settings", [{}, {"by": "stages"}])
 def test_better_than_plain_training_where_the_cue_misleads(settings):
     toy = features(share=0.04)
     held = toy.held.subset(toy.held_conflicting)

@@ -38,7 +38,7 @@ class Dying(Blind):
 
 VARIANTS = {
     "epochs": {"resolution": "epoch", "lr": 0.5, "batch": 16},
-    "paced": {"resolution": "auto", "lr": 20.0, "batch": 4, "max_share": 0.1},
+    "paced": {"resolution": "auto", "lr": 20.0, "batch": 4},
     "adam": {"resolution": "epoch", "optimizer": "adam", "lr": 0.02, "batch": 16},
     "remaining": {"resolution": "epoch", "draws": "remaining", "lr": 0.5, "batch": 16},
 }

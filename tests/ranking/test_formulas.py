@@ -134,7 +134,7 @@ def test_the_weighted_loss_and_its_gradient_treat_u_as_a_constant(use_u):
     "wrong",
     [
         {"p_critical": 0.0}, {"p_critical": 1.0}, {"beta": 0.0}, {"epochs": 0}, {"draws": "some"},
-        {"resolution": "fine"}, {"max_share": 0.0}, {"optimizer": "lbfgs"}, {"lr": -1.0},
+        {"resolution": "fine"}, {"optimizer": "lbfgs"}, {"lr": -1.0},
         {"batch": -1}, {"crop": 0.0}, {"lam": 9.0}, {"lam": 0.0},
     ],
     ids=lambda wrong: next(iter(wrong)),

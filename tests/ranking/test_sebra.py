@@ -11,6 +11,7 @@ from ranking.toys import images, noisy, planted, task_of
 from sebra.engine.session import Session
 from sebra.errors import CollapsedError, UsageError
 from sebra.measuring.ranks import by_class, somers_d
+from sebra.ranking import sebra as module
 from sebra.ranking.baselines import ErmConfig, ErmRanker, RandomConfig, RandomRanker
 from sebra.ranking.ranking import Blind, Ranking, ranks_within_classes
 from sebra.ranking.registry import RANKERS, ranker_class
@@ -122,7 +123,7 @@ def test_a_step_that_would_learn_all_at_once_is_noticed_and_corrected(draws):
     settings = {**FEATURES, "lr": 20.0, "batch": 10, "draws": draws}
     coarse, fine = Session(), Session()
     swallowed = ranked(easy(), coarse, resolution="epoch", **settings)
-    found = ranked(easy(), fine, resolution="auto", max_share=0.25, **settings)
+    found = ranked(easy(), fine, resolution="auto", **settings)
     assert np.bincount(swallowed.bucket).max() > 0.9 * len(swallowed.bucket)
     assert np.bincount(found.bucket).max() <= 0.25 * len(found.bucket)
     assert coarse.notes == []
@@ -131,10 +132,11 @@ def test_a_step_that_would_learn_all_at_once_is_noticed_and_corrected(draws):
     assert "resolution=epoch" in fine.notes[0]
 
 
-def test_a_step_of_the_right_size_is_left_alone():
+def test_a_step_of_the_right_size_is_left_alone(monkeypatch):
+    monkeypatch.setattr(module, "MAX_SHARE", 0.95)
     task, _ = planted()
     session = Session()
-    settings = {**FEATURES, "lr": 1.0, "max_share": 0.95}
+    settings = {**FEATURES, "lr": 1.0}
     auto = ranked(task, session, resolution="auto", **settings)
     epoch = ranked(task, resolution="epoch", **settings)
     assert session.notes == []

@@ -23,7 +23,7 @@ STATE = "state.safetensors"
 DATA = "demo?n=200"
 SHARED = ("--device", "cpu", "--backbone", "random")
 COMPARED = ("ranking.parquet", "history.parquet", "model.safetensors")
-OWN = {"dfr": ("--set", "c=1", "--set", "retrains=2")}  # the rest of it is not epochs
+OWN = {"dfr": ("--set", "c=1")}  # the rest of it is not epochs
 NOT_KILLED = {"neurons"}  # it needs marks of a person, and has no epochs
 VOLATILE = {"seconds", "peak_memory_mib", "run", "notes", "date"}
 

@@ -10,18 +10,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sebra import processes
 from sebra.debiasing.contrastive_loss import contrastive_loss
 from sebra.debiasing.method import Guide, Help, TrainConfig, every_sample, make_trainer
-from sebra.debiasing.pairs import Ranges, in_pairs, rank_partners
+from sebra.debiasing.pairs import Ranges, rank_partners
 from sebra.engine.networks import Network
-from sebra.engine.passes import batches_of
 from sebra.engine.session import Session
 from sebra.engine.task import Task
-from sebra.errors import UsageError
 from sebra.loading.augment import Augment
 from sebra.ranking.noise import SUSPECT
-from sebra.settings import Modes
+from sebra.settings import Modes, setting
 
 _LEAST_P = 0.05  # lower ones weigh alike: the lowest of all are outliers and wrong labels
 _LEAST_WEIGHT = 1e-6
@@ -33,14 +30,7 @@ _STRICT = 2.0  # power of the chance that a label is right
 class ContrastiveConfig(TrainConfig):
     """The objective L_con + gamma·CE and the choices the paper leaves open.
 
-    tau: temperature. positives, negatives: M and N per anchor. rank_gap: how many buckets later a
-    positive must be. hard: a positive weighs (-log p)^hard, p of its label when it was ranked, and
-    less where many labels look wrong and its own does; 0 draws all alike, as the paper does.
-    ce_on: which samples the cross-entropy sees: `anchor`, `positive` or `both`. pair_gradient:
-    whether gradients flow through positives and negatives. denominator: `anchor` as in the
-    formula, or `batch`. negatives_from: `fresh` ones are drawn and embedded for every anchor;
-    with `anchors` batches hold two anchors of each bucket, which serve each other: the same
-    chances, and a third of the forward passes less.
+    One positive and one negative per anchor, both taken as constants, as in the published runs.
     """
 
     # Over features the gap is half of the ranking's epochs: a positive that breaks what its anchor
@@ -50,29 +40,26 @@ class ContrastiveConfig(TrainConfig):
         "scratch": {"ce_on": "both"},
     }
 
-    gamma: float = 2.0
-    tau: float = 0.1
-    positives: int = 1
-    negatives: int = 1
-    rank_gap: int = 5
-    hard: float = 0.0
-    ce_on: str = "positive"
-    pair_gradient: bool = False
-    denominator: str = "batch"
-    negatives_from: str = "fresh"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.shares_anchors and (self.negatives != 1 or self.batch % _pairs_unit()):
-            raise UsageError(
-                "--set negatives_from=anchors: needs one negative per anchor (--set negatives=1) "
-                f"and a batch that is a multiple of {_pairs_unit()} (--set batch=…)"
-            )
-
-    @property
-    def shares_anchors(self) -> bool:
-        """Whether anchors are each other's negatives."""
-        return self.negatives_from == "anchors"
+    gamma: float = setting(
+        2.0, "larger weighs the classes more against the pull towards less spurious samples"
+    )
+    tau: float = setting(0.1, "the temperature: smaller pulls hard pairs more than easy ones")
+    rank_gap: int = setting(
+        5, "larger takes positives from further down the ranking: fewer and less spurious ones"
+    )
+    hard: float = setting(
+        0.0,
+        "larger draws the positives that were hardest to rank more often, and those that look "
+        "mislabelled less; 0 draws all alike, as the paper does",
+    )
+    ce_on: str = setting(
+        "positive", "which samples are classified in training: `anchor`, `positive` or `both`"
+    )
+    denominator: str = setting(
+        "batch",
+        "`anchor` contrasts an anchor with its own negative (the formula), `batch` with all of the "
+        "batch (the published code), which is gentler",
+    )
 
     @property
     def weighs_noise(self) -> bool:
@@ -127,30 +114,10 @@ def fit_pairs(
     network = task.network(hidden=config.hidden)
     loss = PairLoss(task, network, config, positives, negatives)
     trainer = make_trainer(task, network, config, loss, randoms=loss.randoms)
-    if order is None and config.shares_anchors:
-        order = _anchors_in_pairs(len(task), config.batch, negatives)
     draw = order or (lambda generator: every_sample(task, config, generator))
     trainer.run(session, help.selector, lambda _: draw(trainer.generator))
     help.selector.restore(network)
     return network
-
-
-def _pairs_unit() -> int:
-    """Batches of a multiple of this are shared by the processes without cutting a pair."""
-    return 2 * processes.size()
-
-
-def _anchors_in_pairs(
-    count: int, batch: int, negatives: Ranges
-) -> Callable[[torch.Generator], Tensor]:
-    """Every sample once (where a bucket is odd, one twice), in batches of pairs."""
-    everyone, unit = torch.arange(count), _pairs_unit()
-
-    def draw(generator: torch.Generator) -> Tensor:
-        pairs = in_pairs(everyone, negatives, generator)
-        return batches_of(pairs, max(unit, min(batch, len(pairs) // unit * unit)))
-
-    return draw
 
 
 class PairLoss:
@@ -161,25 +128,17 @@ class PairLoss:
     ) -> None:
         self.task, self.network, self.config = task, network, config
         self.pos, self.neg = pos, neg
-        self.fresh = 0 if config.shares_anchors else config.negatives
-        m, n = config.positives, self.fresh
-        self.randoms = m + n + task.randoms * (1 + m + n)
+        self.randoms = 2 + 3 * task.randoms
 
     def __call__(self, index: Tensor, rand: Tensor) -> Tensor:
-        cfg, m, n, a = self.config, self.config.positives, self.fresh, self.task.randoms
-        batch = len(index)
-        picks, noise = rand[:, : m + n], rand[:, m + n :].reshape(batch, 1 + m + n, a)
-        positive = self.pos.draw(index, picks[:, :m])
-        z = self._embed(torch.cat([index[:, None], positive], 1), noise[:, : 1 + m])
+        cfg, a = self.config, self.task.randoms
+        picks, noise = rand[:, :2], rand[:, 2:].reshape(len(index), 3, a)
+        positive = self.pos.draw(index, picks[:, :1])
+        z = self._embed(torch.cat([index[:, None], positive], 1), noise[:, :2])
         anchor, z_positive = z[:, 0], z[:, 1:]
-        with torch.set_grad_enabled(cfg.pair_gradient):
-            if cfg.shares_anchors:
-                z_negative = anchor.view(batch // 2, 2, -1).flip(1).reshape(batch, 1, -1)
-            else:
-                negative = self.neg.draw(index, picks[:, m:])
-                z_negative = self._embed(negative, noise[:, 1 + m :])
-        paired = z_positive if cfg.pair_gradient else z_positive.detach()
-        con = contrastive_loss(anchor, paired, z_negative, cfg.tau, cfg.denominator)
+        with torch.no_grad():
+            z_negative = self._embed(self.neg.draw(index, picks[:, 1:]), noise[:, 2:])
+        con = contrastive_loss(anchor, z_positive.detach(), z_negative, cfg.tau, cfg.denominator)
         return con + cfg.gamma * self._cross_entropy(anchor, z_positive, index)
 
     def _embed(self, index: Tensor, noise: Tensor) -> Tensor:

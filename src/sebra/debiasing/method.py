@@ -17,44 +17,37 @@ from sebra.engine.networks import Network
 from sebra.engine.session import Session
 from sebra.engine.step import TrainStep, make_optimizer, set_lr, shuffled, train_epoch
 from sebra.engine.task import Task
-from sebra.settings import Modes
+from sebra.settings import Modes, StepConfig, setting
 from sebra.values import check
 
 
 @dataclass(frozen=True)
-class TrainConfig:
-    """How a network is trained; every method's configuration begins with these fields.
-
-    optimizer: sgd, adam or adamw. schedule: `constant` or `cosine` (to zero over the epochs).
-    warmup: epochs over which the rate rises from zero, step by step; Adam's first steps are as long
-    as its later ones, which can undo what a network was pretrained for. average: over about how
-    many epochs weights are averaged; the mean is what is validated and kept (0: the weights as they
-    are). start: the last layer begins at `zero`, or as a `probe`: the logistic regression over what
-    the network sees before it is trained. flip, crop: augmentation of training batches. hidden:
-    width of a hidden layer between frozen features and the head (features mode only; 0 for none).
-    """
+class TrainConfig(StepConfig):
+    """How a network is trained; every method's configuration begins with these fields."""
 
     MODES: ClassVar[Modes] = {
         "features": {"epochs": 20, "lr": 1e-3, "hidden": 256},
         "scratch": {"epochs": 20, "lr": 1e-3, "batch": 64},
     }
 
-    epochs: int = 15
+    epochs: int = setting(15, "more trains longer; the best epoch on validation is kept")
     optimizer: str = "adam"
     lr: float = 1e-4
-    momentum: float = 0.9
-    weight_decay: float = 1e-4
-    batch: int = 128
-    schedule: str = "constant"
-    warmup: int = 0
-    average: float = 0.0
-    start: str = "zero"
-    flip: bool = True
-    crop: float = 1.0
-    hidden: int = 0
+    schedule: str = setting("constant", "`cosine` lets the rate fall to zero over the epochs")
+    average: float = setting(
+        0.0, "above 0 the mean of the weights of about so many epochs is validated and kept"
+    )
+    start: str = setting(
+        "zero",
+        "`probe` begins with a last layer that reads the untrained network best, so that fewer "
+        "runs stay near chance",
+    )
+    hidden: int = setting(
+        0, "wider can bend more between frozen features and the last layer; 0 is a linear head"
+    )
 
     def __post_init__(self) -> None:
-        check(self, {"batch": self.batch >= 2, "warmup": 0 <= self.warmup <= self.epochs})
+        check(self, {"batch": self.batch >= 2})
 
     @property
     def weighs_noise(self) -> bool:
@@ -162,26 +155,20 @@ class Trainer:
             self.network.train()
             batches = order(epoch)
             loss = train_epoch(
-                self.step, batches, self.generator, self._before_step(epoch, len(batches), mean)
+                self.step, batches, self.generator, self._before_step(len(batches), mean)
             )
             if after_epoch is not None:
                 after_epoch(epoch)
             if selector is not None:
                 self._look(selector, epoch, loss, mean, len(batches))
 
-    def _before_step(
-        self, epoch: int, steps: int, mean: WeightMean | None
-    ) -> Callable[[int], None] | None:
-        """Sets the rate where it still rises, and takes in the weights of the step before."""
-        warming = epoch < self.config.warmup
-        if mean is None and not warming:
+    def _before_step(self, steps: int, mean: WeightMean | None) -> Callable[[int], None] | None:
+        """Takes in the weights of the step before."""
+        if mean is None:
             return None
-        rate, total = self.config.rate(epoch), self.config.warmup * steps
 
         def before(step: int) -> None:
-            if warming:
-                self._set_rate(rate * (epoch * steps + step + 1) / total)
-            if mean is not None and step:
+            if step:
                 mean.update(self.config.average * steps)
 
         return before

@@ -62,27 +62,6 @@ class Ranges:
         return self.order[torch.where(hit, other, found)]
 
 
-def in_pairs(index: Tensor, ranges: Ranges, generator: torch.Generator) -> Tensor:
-    """`index` (each sample once) in random order, two by two from the same range of `ranges`.
-
-    So the samples at 2i and 2i + 1 are negatives of each other. Where a range holds an odd number,
-    the one that is left over gets a partner drawn from its range, which comes once more for that.
-    All on the CPU.
-    """
-    mixed = index[torch.randperm(len(index), generator=generator)]
-    key = ranges.start.cpu() * (len(ranges.order) + 1) + ranges.count.cpu()
-    mixed = mixed[torch.argsort(key[mixed], stable=True)]
-    _, counts = torch.unique_consecutive(key[mixed], return_counts=True)
-    odd = counts.cumsum(0)[counts % 2 == 1] - 1
-    even = torch.ones(len(mixed), dtype=torch.bool)
-    even[odd] = False
-    left = mixed[odd].to(ranges.order.device)
-    rand = torch.rand(len(left), 1, generator=generator).to(left.device)
-    found = torch.stack([left, ranges.draw(left, rand).squeeze(1)], 1).cpu()
-    pairs = torch.cat([mixed[even].view(-1, 2), found])
-    return pairs[torch.randperm(len(pairs), generator=generator)].flatten()
-
-
 def rank_partners(labels: Tensor, bucket: Tensor, gap: int = 1) -> tuple[Ranges, Ranges]:
     """Ranges of positives and negatives for every sample (paper, section 3.3).
 

@@ -18,22 +18,21 @@ from sebra.engine.session import Session
 from sebra.engine.step import weighted_draws
 from sebra.engine.task import Task
 from sebra.loading.augment import Augment
+from sebra.settings import setting
 from sebra.values import check
 
 
 @dataclass(frozen=True)
 class ResampleConfig(TrainConfig):
-    """by: `bucket`, or `stages` (which of the discovered biases a sample follows).
+    """What is drawn in balance."""
 
-    parts: merge the buckets of a class into at most this many; 0 keeps each on its own.
-    """
-
-    by: str = "bucket"
-    parts: int = 0
+    by: str = setting(
+        "bucket", "the groups drawn alike: rank buckets, or (`stages`) the discovered patterns"
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check(self, {"by": self.by in ("bucket", "stages"), "parts": self.parts >= 0})
+        check(self, {"by": self.by in ("bucket", "stages")})
 
 
 class Resample(Method[ResampleConfig]):
@@ -74,5 +73,5 @@ class Resample(Method[ResampleConfig]):
         if self.config.by == "stages":
             groups = stage_groups(guide, task.targets, self.name)
         else:
-            groups = bucket_groups(guide, task.targets, self.config.parts)
+            groups = bucket_groups(guide, task.targets)
         return even_weights(groups, task.targets)

@@ -21,20 +21,15 @@ from sebra.engine.networks import Network
 from sebra.engine.session import Session
 from sebra.engine.step import weighted_draws
 from sebra.engine.task import Task
-from sebra.errors import UsageError
-from sebra.settings import Modes
+from sebra.settings import Modes, setting
 from sebra.values import check
+
+_LEAST = 4  # samples of a class that a pattern needs to be one of its own
 
 
 @dataclass(frozen=True)
 class StagesConfig(ContrastiveConfig):
-    """balance: how far patterns are evened out among anchors: 0 not at all, 1 fully.
-
-    least: patterns with fewer samples of a class are joined with the next more spurious one. pairs:
-    what partners differ in: `patterns`, or the ranking's `buckets`, which grade the samples of a
-    pattern, too (a shortcut is seldom followed either wholly or not at all). rank_gap counts
-    buckets; of patterns the next is far enough.
-    """
+    """Contrast and balance over patterns of shortcuts."""
 
     MODES: ClassVar[Modes] = {
         "features": {"pairs": "buckets", "hard": 0.0},
@@ -45,23 +40,22 @@ class StagesConfig(ContrastiveConfig):
     crop: float = 0.5
     rank_gap: int = 1
     denominator: str = "anchor"
-    balance: float = 0.5
-    least: int = 4
-    pairs: str = "patterns"
+    balance: float = setting(
+        0.5, "how far patterns are evened out among anchors: 0 not at all, 1 fully"
+    )
+    pairs: str = setting(
+        "patterns",
+        "partners differ in the shortcuts they follow, or (`buckets`) in the ranking's buckets, "
+        "which also grade the samples of one pattern; `rank_gap` then counts buckets",
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         checks = {
             "balance": 0 <= self.balance <= 1,
-            "least": self.least >= 1,
             "pairs": self.pairs in ("patterns", "buckets"),
         }
         check(self, checks)
-        if self.shares_anchors:
-            raise UsageError(
-                "--set negatives_from=anchors: not with --method stages, whose balanced draws "
-                "repeat samples, so that one would meet itself"
-            )
 
 
 class Stages(Method[StagesConfig]):
@@ -79,7 +73,7 @@ class Stages(Method[StagesConfig]):
             session.note("the ranking found no shortcut (it has no stage columns): plain training")
             shared = {f.name: getattr(cfg, f.name) for f in fields(TrainConfig)}
             return Erm(TrainConfig(**shared)).fit(task, help, session)
-        pattern = patterns(guide.stages, task.targets, cfg.least)
+        pattern = patterns(guide.stages, task.targets, _LEAST)
         level, gap = (pattern, 1) if cfg.pairs == "patterns" else (guide.bucket, cfg.rank_gap)
         partners = partners_of(task.targets, level, guide, cfg, gap, session)
         chances = pattern_chances(pattern, task.targets, cfg.balance)

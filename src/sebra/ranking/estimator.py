@@ -63,7 +63,6 @@ class SebraRanker(BaseEstimator):  # type: ignore[misc]
         batch: int | None = None,
         draws: str | None = None,
         resolution: str | None = None,
-        max_share: float | None = None,
         use_u: bool | None = None,
         use_v: bool | None = None,
         random_state: Any = 0,
@@ -81,7 +80,6 @@ class SebraRanker(BaseEstimator):  # type: ignore[misc]
         self.batch = batch
         self.draws = draws
         self.resolution = resolution
-        self.max_share = max_share
         self.use_u = use_u
         self.use_v = use_v
         self.random_state = random_state

@@ -31,7 +31,7 @@ from sebra.ranking.balance import Flags, contrast_weights, neutral_weights
 from sebra.ranking.crossfit import HeadJudge, Judge, NetworkJudge
 from sebra.ranking.noise import SUSPECT, NoiseEstimate, estimate_noise, noise_among
 from sebra.ranking.ranking import Monitor, Ranker, RankResult
-from sebra.settings import Modes
+from sebra.settings import Modes, StepConfig
 from sebra.values import check
 
 Floats = npt.NDArray[np.float64]
@@ -41,7 +41,7 @@ _AS_WELL = 0.05  # the most by which strength and the first model's accuracy dif
 
 
 @dataclass(frozen=True)
-class PeelConfig:
+class PeelConfig(StepConfig):
     """Settings of balanced peeling.
 
     stages: the most that are looked for. evidence: what a stage must reach to stand. doubt: the
@@ -52,8 +52,8 @@ class PeelConfig:
     buckets. least_noise: from this share of likely mislabelled samples (`noise`) on, each counts
     the less in finding shortcuts the likelier it is wrong, which is estimated anew with every
     shortcut found; below it they are taken for hard but right. penalty, penalty_contrast: on the
-    weights of heads, of the first and of the second model. steps and the fields after it: training
-    of networks over images; beta is that of the u weighting.
+    weights of heads, of the first and of the second model. steps: how
+    long networks over images are trained. beta: of their u weighting, as in the paper's ranking.
     """
 
     MODES: ClassVar[Modes] = {
@@ -72,13 +72,6 @@ class PeelConfig:
     penalty_contrast: float = 1e-3
     steps: int = 210
     beta: float = 1.25
-    optimizer: str = "sgd"
-    lr: float = 1e-3
-    momentum: float = 0.9
-    weight_decay: float = 1e-4
-    batch: int = 128
-    flip: bool = True
-    crop: float = 1.0
 
     def __post_init__(self) -> None:
         checks = {

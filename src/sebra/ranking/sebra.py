@@ -23,31 +23,19 @@ from sebra.loading.augment import Augment
 from sebra.ranking.formulas import is_learned, p_critical_of, upweight, weighted_loss
 from sebra.ranking.pace import Pace, Snapshot
 from sebra.ranking.ranking import Monitor, Ranker, RankResult
-from sebra.settings import Modes
+from sebra.settings import Modes, StepConfig, setting
 from sebra.values import check
 
 FULL, REMAINING = "full", "remaining"  # kinds of draws
 _COLLAPSED_SHARE = 0.5  # learned; below it a note says that the ranking says little
 _FAIR_EPOCHS = 5  # after these, a single bucket will not split by waiting longer
 _SAME_U = 1e-6
+MAX_SHARE = 0.25  # of all samples that a round may learn where `resolution` is auto
 
 
 @dataclass(frozen=True)
-class SebraConfig:
-    """Settings of the ranking; defaults are the paper's (Table 7, first data set).
-
-    p_critical, or lam (then p_critical is its upper root): the selection threshold.
-    beta: strength of the upweighting u = p^(1/beta). epochs: R, the largest rank. enough: after R
-    epochs go on until this share is learned, for R more at most; 0 stops as the paper does, and
-    plain training (no v) always does.
-    draws: `full` draws N samples per epoch with replacement from the unlearned ones (the published
-    runs), a number such as 0.5 that share of N, `remaining` each unlearned sample once. resolution:
-    `epoch` selects once per epoch, as the paper does; `auto` selects more often, or takes smaller
-    steps, when a round would learn more than max_share of all samples, and larger ones while nobody
-    is learned at all. batch: 0 lets it grow with the data (for heads over features). flip, crop:
-    augmentation of training batches (mirroring; the least area of a random resized crop). use_u,
-    use_v: ablation switches.
-    """
+class SebraConfig(StepConfig):
+    """Settings of the ranking; defaults are the paper's (Table 7, first data set)."""
 
     # Features are standardised and divided by the root of their dimension.
     MODES: ClassVar[Modes] = {
@@ -62,23 +50,36 @@ class SebraConfig:
         },
     }
 
-    p_critical: float = 0.75
-    lam: float | None = None
-    beta: float = 1.25
-    epochs: int = 50
-    enough: float = 0.0
-    draws: str = "full"
-    resolution: str = "auto"
-    max_share: float = 0.25
-    optimizer: str = "sgd"
-    lr: float = 1e-3
+    p_critical: float = setting(
+        0.75, "higher asks for more certainty before a sample counts as learned: later, finer ranks"
+    )
+    lam: float | None = setting(
+        None, "the paper's λ, another way to give `p_critical` (its upper root)"
+    )
+    beta: float = setting(
+        1.25,
+        "smaller looks more at what is almost learned already (u = p^(1/beta))",
+    )
+    epochs: int = setting(50, "R, the largest rank: more ranks finer and takes longer")
+    enough: float = setting(
+        0.0,
+        "after R epochs go on, for R more at most, until this share is learned; 0 stops as the "
+        "paper does",
+    )
+    draws: str = setting(
+        "full",
+        "samples per epoch: `full` as many as there are, with replacement (the published runs); a "
+        "number such as 0.5 that share of them (faster, coarser); `remaining` each unlearned one",
+    )
+    resolution: str = setting(
+        "auto",
+        "`epoch` selects once per epoch, as the paper does; `auto` more often where an epoch would "
+        "learn a quarter of all samples at once, with larger steps while nobody is learned",
+    )
     momentum: float = 0.1
     weight_decay: float = 1e-3
-    batch: int = 128
-    flip: bool = True
-    crop: float = 1.0
-    use_u: bool = True
-    use_v: bool = True
+    use_u: bool = setting(True, "without it nobody is weighted up (ablation)")
+    use_v: bool = setting(True, "without it nobody is set aside: plain training (ablation)")
 
     def __post_init__(self) -> None:
         check(self, {"draws": self.draws == REMAINING or 0 < draws_share(self.draws) <= 1})
@@ -145,7 +146,7 @@ class SelfGuidedRanker(Ranker[SebraConfig]):
             )
         if pace.shortest:
             session.note(
-                f"resolution: a whole epoch would have learned more than {cfg.max_share:.0%} of "
+                f"resolution: a whole epoch would have learned more than {MAX_SHARE:.0%} of "
                 "the samples at once, so selection moved inside the epoch (shortest round "
                 f"{pace.shortest} of {pace.full} steps); --set resolution=epoch keeps whole epochs"
             )
@@ -201,7 +202,7 @@ class _Rounds:
         self.p = torch.zeros(n, device=task.device)  # of the label, as of the selection
         self.batch = min(cfg.batch or batch_for(n), n)
         adaptive = cfg.resolution == "auto" and cfg.use_v
-        self.pace = Pace(-(-n // self.batch), n, cfg.max_share, cfg.lr, adaptive)
+        self.pace = Pace(-(-n // self.batch), n, MAX_SHARE, cfg.lr, adaptive)
         self.step = TrainStep(
             self.network,
             self.optimizer,

@@ -22,15 +22,18 @@ from sebra.engine.session import Session
 from sebra.engine.step import TrainStep, make_optimizer
 from sebra.engine.task import Task
 from sebra.loading.augment import Augment
+from sebra.settings import setting
 from sebra.values import check
 from sebra_bench.baselines.losses.violation import conflict_weights, discovery_loss
 
 
 @dataclass(frozen=True)
 class DebianConfig(TrainConfig):
-    """balance: weight of the penalty on unbalanced groups."""
+    """The discoverer's objective."""
 
-    balance: float = 1.0
+    balance: float = setting(
+        1.0, "larger keeps the two discovered groups of a class more equal in size"
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -28,31 +28,31 @@ from sebra.engine.session import Session
 from sebra.engine.task import Task
 from sebra.errors import UsageError
 from sebra.loading.augment import Augment
+from sebra.settings import setting
 from sebra.values import check
 
+SHARE = 0.2  # of every class that is held out where a ranking takes the place of groups
+RETRAINS = 10  # balanced subsets whose last layers are averaged, as in the paper
 STRENGTHS = (1.0, 0.7, 0.3, 0.1, 0.07, 0.03, 0.01)  # the paper's grid of inverse penalties
 
 
 @dataclass(frozen=True)
 class DfrConfig(TrainConfig):
-    """on: `groups` (a held-out set with true groups) or `ranking`, of which `share` is held out.
+    """What the last layer is retrained on."""
 
-    retrains: how many balanced subsets are averaged. c: inverse strength of the penalty; 0 chooses
-    it from the paper's grid. l1: absolute weights are penalised, else squared ones.
-    """
-
-    on: str = "groups"
-    share: float = 0.2
-    retrains: int = 10
-    c: float = 0.0
-    l1: bool = True
+    on: str = setting(
+        "groups",
+        "a held-out set with true groups, or (`ranking`) the least spurious fifth of every class, "
+        "which needs no labels",
+    )
+    c: float = setting(
+        0.0, "smaller holds the last layer's weights down; 0 chooses by the paper's grid"
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         checks = {
             "on": self.on in ("groups", "ranking"),
-            "share": 0 < self.share < 1,
-            "retrains": self.retrains >= 1,
             "c": self.c >= 0,
         }
         check(self, checks)
@@ -76,8 +76,8 @@ class Dfr(Method[DfrConfig]):
         generator = task.generator(offset=29)
         x, mean, std = embedded(network, held)
         y = held.targets.cpu()
-        c = cfg.c or choose_strength(x, y, groups, task.classes, cfg.l1, generator)
-        weight, bias = averaged(x, y, groups, task.classes, c, cfg, generator)
+        c = cfg.c or choose_strength(x, y, groups, task.classes, generator)
+        weight, bias = averaged(x, y, groups, task.classes, c, generator)
         set_last_layer(network, weight, bias, mean, std)
         loss = float(F.cross_entropy(F.linear(x, weight, bias), y))
         help.selector.settle(cfg.epochs, network, loss)
@@ -88,7 +88,7 @@ class Dfr(Method[DfrConfig]):
         """The samples for plain training, the held-out ones, and the groups of the latter (CPU)."""
         if self.config.on == "ranking":
             guide = needed(help.guide, "a ranking (--ranking)", self.name)
-            held = least_spurious(guide.rank, task.targets, self.config.share)
+            held = least_spurious(guide.rank, task.targets, SHARE)
             rest = ~held
             return task.subset(rest), task.subset(held), task.targets[held].cpu()
         what = "held-out samples with attributes (a val split)"
@@ -140,26 +140,25 @@ def averaged(
     groups: Tensor,
     classes: int,
     c: float,
-    cfg: DfrConfig,
     generator: torch.Generator,
 ) -> tuple[Tensor, Tensor]:
     """Mean weights and intercepts over balanced subsets of the standardised features."""
     fits = []
-    for _ in range(cfg.retrains):
+    for _ in range(RETRAINS):
         index = balanced_subset(groups, generator)
-        fits.append(logistic_regression(x[index], y[index], classes, c, cfg.l1))
+        fits.append(logistic_regression(x[index], y[index], classes, c, l1=True))
     return torch.stack([w for w, _ in fits]).mean(0), torch.stack([b for _, b in fits]).mean(0)
 
 
 def choose_strength(
-    x: Tensor, y: Tensor, groups: Tensor, classes: int, l1: bool, generator: torch.Generator
+    x: Tensor, y: Tensor, groups: Tensor, classes: int, generator: torch.Generator
 ) -> float:
     """The inverse penalty whose worst group is best on the other half of the held-out set."""
     one, other = _halves(groups, generator)
     one = one[balanced_subset(groups[one], generator)]
     best, chosen = -1.0, STRENGTHS[0]
     for c in STRENGTHS:
-        weight, bias = logistic_regression(x[one], y[one], classes, c, l1)
+        weight, bias = logistic_regression(x[one], y[one], classes, c, l1=True)
         right = (F.linear(x[other], weight, bias).argmax(1) == y[other]).double()
         worst = min(float(right[groups[other] == g].mean()) for g in set(groups.tolist()))
         if worst > best:

@@ -2,8 +2,8 @@
 
 Follows Sagawa, Koh, Hashimoto and Liang, "Distributionally Robust Neural Networks for Group Shifts"
 (ICLR 2020), Algorithm 1, with the batches of its published runs: every group equally likely.
-The group adjustment C / sqrt(n_g) is `adjustment`. The paper's strong regularisation depends on the
-data and is not a default here: set `weight_decay`.
+Without the group adjustment C / sqrt(n_g). The paper's strong regularisation depends on the data
+and is not a default here: set `weight_decay`.
 
 Beyond the paper: `over = "buckets"` takes class x rank bucket of a ranking as the groups, which
 needs no labels of groups.
@@ -23,7 +23,6 @@ from sebra.debiasing.method import (
     Method,
     TrainConfig,
     balanced_weights,
-    every_sample,
     make_trainer,
 )
 from sebra.engine.networks import Network
@@ -31,31 +30,27 @@ from sebra.engine.session import Session
 from sebra.engine.step import weighted_draws
 from sebra.engine.task import Task
 from sebra.loading.augment import Augment
+from sebra.settings import setting
 from sebra.values import check
 from sebra_bench.baselines.losses.worst_group import chase_worst, group_losses
+
+_PARTS = 4  # of a class, at most: a bucket with few samples has no steady loss
 
 
 @dataclass(frozen=True)
 class GroupDroConfig(TrainConfig):
-    """over: `groups` (true ones) or `buckets` (of a ranking), of at most `parts` per class.
+    """Which groups, and how fast their weights move."""
 
-    eta: step size of the group weights. adjustment: the paper's C. balanced: draw every group
-    equally often, else every sample once per epoch.
-    """
-
-    over: str = "groups"
-    eta: float = 0.01
-    adjustment: float = 0.0
-    balanced: bool = True
-    parts: int = 4
+    over: str = setting(
+        "groups", "the true groups, or (`buckets`) class x rank bucket, which needs no labels"
+    )
+    eta: float = setting(0.01, "larger turns faster to the group that does worst")
 
     def __post_init__(self) -> None:
         super().__post_init__()
         checks = {
             "over": self.over in ("groups", "buckets"),
             "eta": self.eta > 0,
-            "adjustment": self.adjustment >= 0,
-            "parts": self.parts >= 2,
         }
         check(self, checks)
 
@@ -76,27 +71,24 @@ class GroupDro(Method[GroupDroConfig]):
         network = task.network(hidden=cfg.hidden)
         groups = self.groups(task, help)
         count = int(groups.max()) + 1
-        sizes = torch.bincount(groups, minlength=count)
-        adjustment = cfg.adjustment / sizes.float().sqrt()
         weights = torch.full((count,), 1.0 / count, device=task.device)
 
         def loss(index: Tensor, rand: Tensor) -> Tensor:
             logits = network(task.batch(index, rand))
             losses = F.cross_entropy(logits.float(), task.targets[index], reduction="none")
             each = group_losses(losses, groups[index], count)
-            chase_worst(weights, each.detach() + adjustment, cfg.eta)
+            chase_worst(weights, each.detach(), cfg.eta)
             return (weights * each).sum()
 
         trainer = make_trainer(task, network, cfg, loss, extra={"group_weights": weights})
         chances = balanced_weights(groups)
         batch = min(cfg.batch, len(task))
 
-        def order(epoch: int) -> Tensor:
-            if cfg.balanced:
-                return weighted_draws(chances, len(task), batch, trainer.generator)
-            return every_sample(task, cfg, trainer.generator)
-
-        trainer.run(session, help.selector, order)
+        trainer.run(
+            session,
+            help.selector,
+            lambda _: weighted_draws(chances, len(task), batch, trainer.generator),
+        )
         help.selector.restore(network)
         return network
 
@@ -104,6 +96,6 @@ class GroupDro(Method[GroupDroConfig]):
         """The group of every training sample; a group never spans two classes."""
         if self.config.over == "buckets":
             guide = needed(help.guide, "a ranking (--ranking)", self.name)
-            return bucket_groups(guide, task.targets, self.config.parts)
+            return bucket_groups(guide, task.targets, _PARTS)
         true = needed(help.groups, "the true groups: attributes of the training samples", self.name)
         return within_class(true.to(task.device), task.targets)

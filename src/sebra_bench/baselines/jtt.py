@@ -20,20 +20,23 @@ from sebra.engine.session import Session
 from sebra.engine.step import evaluating, predict, shuffled, weighted_draws
 from sebra.engine.task import Task
 from sebra.loading.augment import Augment
+from sebra.settings import setting
 from sebra.values import check
 
 
 @dataclass(frozen=True)
 class JttConfig(TrainConfig):
-    """identify_epochs: length T of the first training. upsample: how often an error is shown.
+    """The two trainings."""
 
-    draws: `upsampled` goes once through the enlarged set, as the paper does; `equal` draws from it
-    as many samples as the data set has, so that an epoch costs what it costs other methods.
-    """
-
-    identify_epochs: int = 1
-    upsample: int = 50
-    draws: str = "upsampled"
+    identify_epochs: int = setting(
+        1, "T: a longer first training makes fewer errors, so fewer samples are shown more often"
+    )
+    upsample: int = setting(50, "how often an error of the first training is shown in the second")
+    draws: str = setting(
+        "upsampled",
+        "`upsampled` goes once through the enlarged set, as the paper does; `equal` draws as many "
+        "samples as there are, so that an epoch costs what it costs other methods",
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -85,8 +88,7 @@ class Jtt(Method[JttConfig]):
         return network
 
     def _identify(self, task: Task, session: Session) -> Tensor:
-        short = self.config.identify_epochs
-        cfg = replace(self.config, epochs=short, warmup=min(self.config.warmup, short))
+        cfg = replace(self.config, epochs=self.config.identify_epochs)
         network, trainer = _plain(task, cfg, offset=1)
         trainer.run(session, None, lambda _: every_sample(task, cfg, trainer.generator), "identify")
         with evaluating(network):

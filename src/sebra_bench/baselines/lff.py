@@ -21,20 +21,22 @@ from sebra.engine.session import Session
 from sebra.engine.step import make_optimizer
 from sebra.engine.task import Task
 from sebra.loading.augment import Augment
+from sebra.settings import setting
 from sebra.values import check
 from sebra_bench.baselines.losses.gce import generalised_cross_entropy
+
+_MEMORY = 0.7  # of a moving average that stays with a new value, as published
 
 
 @dataclass(frozen=True)
 class LffConfig(TrainConfig):
-    """q: of the generalised cross-entropy. memory: how much of a moving average stays."""
+    """The biased network's loss."""
 
-    q: float = 0.7
-    memory: float = 0.7
+    q: float = setting(0.7, "larger lets the biased network learn easy samples the more")
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check(self, {"q": 0 < self.q <= 1, "memory": 0 <= self.memory < 1})
+        check(self, {"q": 0 < self.q <= 1})
 
 
 class RunningLoss:
@@ -80,8 +82,8 @@ class Lff(Method[LffConfig]):
         network = task.network(hidden=cfg.hidden)
         biased = task.network(offset=1, hidden=cfg.hidden)
         biased.train()
-        hard_biased = RunningLoss(task.targets, task.classes, cfg.memory)
-        hard_debiased = RunningLoss(task.targets, task.classes, cfg.memory)
+        hard_biased = RunningLoss(task.targets, task.classes, _MEMORY)
+        hard_debiased = RunningLoss(task.targets, task.classes, _MEMORY)
         self.weights = weights = torch.zeros(len(task), device=task.device)
 
         def loss(index: Tensor, rand: Tensor) -> Tensor:

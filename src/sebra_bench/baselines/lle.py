@@ -24,26 +24,22 @@ from sebra.engine.networks import Network
 from sebra.engine.session import Session
 from sebra.engine.task import Task
 from sebra.loading.augment import Augment
+from sebra.settings import setting
 from sebra.values import check
 from sebra_bench.baselines.shifts import RANDOMS, Shift, feature_shifts, image_shifts, text_shifts
 
 
 @dataclass(frozen=True)
 class LleConfig(TrainConfig):
-    """strength: how strong the general shifts are, 0 to 1.
+    """The shifts."""
 
-    domain_weight: weight of the loss of the classifier that tells the shifts apart.
-    """
-
-    strength: float = 0.5
-    domain_weight: float = 1.0
+    strength: float = setting(0.5, "larger shifts pictures, features or texts further")
 
     def __post_init__(self) -> None:
         super().__post_init__()
         checks = {
             "batch": self.batch >= 8,  # every shift needs a sample in every batch
             "strength": 0 < self.strength < 1,
-            "domain_weight": self.domain_weight > 0,
         }
         check(self, checks)
 
@@ -71,7 +67,7 @@ class Lle(Method[LleConfig]):
             z = network.embed(shifted(x if text else x.float(), rand[:, used:], shifts))
             logits = head.each(z).float()[own, domains]
             told_apart = F.cross_entropy(head.domain(z).float(), domains)
-            return F.cross_entropy(logits, y) + cfg.domain_weight * told_apart
+            return F.cross_entropy(logits, y) + told_apart
 
         trainer = make_trainer(task, network, cfg, loss, randoms=used + RANDOMS)
         trainer.run(session, help.selector, lambda _: every_sample(task, cfg, trainer.generator))

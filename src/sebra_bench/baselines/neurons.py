@@ -30,23 +30,21 @@ from sebra.ranking.formulas import weighted_loss
 from sebra.ranking.ranking import Array, Monitor, Ranker, RankResult, ranks_within_classes
 from sebra.ranking.sebra import batch_for
 from sebra.samples.table import Samples
-from sebra.settings import Modes
+from sebra.settings import Modes, StepConfig, setting
 from sebra.values import check
 from sebra_bench.baselines.activations import Profile
 from sebra_bench.baselines.neuron_marks import Marks, Neuron, read_marked, write_template
 
 AUTO = "auto"
+BUCKETS = 10  # equal parts of each class
+EXAMPLES = 8  # samples listed per neuron
 _KNOWN = 0.5  # p_y above which the history counts a sample as learned
 _OTHER_NETWORK = 0.25  # relative change of an importance that means: not the marked network
 
 
 @dataclass(frozen=True)
-class NeuronsConfig:
-    """How the network is trained, how many neurons count, and how fine the ranking is.
-
-    top: neurons per class. buckets: equal parts of each class. examples: samples listed per neuron.
-    batch: 0 lets it grow with the data. flip, crop: augmentation of training batches.
-    """
+class NeuronsConfig(StepConfig):
+    """How the network is trained and how many neurons count."""
 
     MODES: ClassVar[Modes] = {
         "features": {"epochs": 15, "lr": 0.15, "weight_decay": 0.0, "batch": 0},
@@ -59,17 +57,10 @@ class NeuronsConfig:
         },
     }
 
-    epochs: int = 10
-    optimizer: str = "sgd"
-    lr: float = 1e-3
+    epochs: int = setting(10, "more trains the network longer before its neurons are read")
     momentum: float = 0.1
     weight_decay: float = 1e-3
-    batch: int = 128
-    flip: bool = True
-    crop: float = 1.0
-    top: int = 5
-    buckets: int = 10
-    examples: int = 8
+    top: int = setting(5, "more neurons per class count as spurious, or are listed to be marked")
 
     def __post_init__(self) -> None:
         check(self)
@@ -159,7 +150,7 @@ class NeuronsRanker(Ranker[NeuronsConfig]):
         members = (task.targets == c).nonzero().squeeze(1)
         out = []
         for k, neuron in enumerate(listed):
-            order = columns[members, k].argsort(descending=True)[: self.config.examples]
+            order = columns[members, k].argsort(descending=True)[:EXAMPLES]
             examples = tuple(int(i) for i in members[order].cpu())
             importance = float(profile.importance[c, neuron])
             out.append(Neuron(neuron, importance, neuron in marked, examples))
@@ -187,7 +178,7 @@ class NeuronsRanker(Ranker[NeuronsConfig]):
                 "their samples stay in random order in one bucket"
             )
         values = score.cpu().numpy()
-        bucket = _quantiles(values, labels, self.config.buckets)
+        bucket = _quantiles(values, labels, BUCKETS)
         bucket[np.isin(labels, unmarked)] = 0
         details: dict[str, Any] = {"neurons_marked": sum(map(len, marked))}
         return RankResult(bucket, values, details=details)

@@ -33,7 +33,8 @@ def test_every_regression_sees_a_balanced_set(monkeypatch, on):
         return regression(x, y, classes, c, l1)
 
     monkeypatch.setattr(module, "logistic_regression", watched)
-    settings = {**SETTINGS["features"], "epochs": 1, "on": on, "c": 0.5, "retrains": 3}
+    monkeypatch.setattr(module, "RETRAINS", 3)
+    settings = {**SETTINGS["features"], "epochs": 1, "on": on, "c": 0.5}
     method, network = fit(Dfr, toy, **settings)
     assert len(seen) == 3
     _, held, groups = method.split(toy.train, toy.help(method.needs))
@@ -53,8 +54,9 @@ def test_every_regression_sees_a_balanced_set(monkeypatch, on):
 def test_coefficients_are_averaged_and_work_on_raw_features(monkeypatch):
     toy = features()
     answers = iter([(torch.eye(3, 8), torch.ones(3)), (3 * torch.eye(3, 8), torch.zeros(3))])
-    monkeypatch.setattr(module, "logistic_regression", lambda *_: next(answers))
-    _, network = fit(Dfr, toy, **{**SETTINGS["features"], "epochs": 1, "c": 1.0, "retrains": 2})
+    monkeypatch.setattr(module, "logistic_regression", lambda *_, **__: next(answers))
+    monkeypatch.setattr(module, "RETRAINS", 2)
+    _, network = fit(Dfr, toy, **{**SETTINGS["features"], "epochs": 1, "c": 1.0})
     x = toy.held.batch(torch.arange(len(toy.held)))
     with torch.no_grad():
         z = network.embed(x)
@@ -66,7 +68,7 @@ def test_coefficients_are_averaged_and_work_on_raw_features(monkeypatch):
 def test_retraining_mends_the_last_layer(make, kind):
     toy = make(share=0.04)
     settings = {**SETTINGS[kind], "epochs": 4}
-    own = {"c": 0.1, "retrains": 3}
+    own = {"c": 0.1}
     held = toy.held.subset(toy.held_conflicting)
     retrained = accuracy(fit(Dfr, toy, **settings, **own)[1], held)
     assert retrained > accuracy(fit(Erm, toy, **settings)[1], held) + 0.1
@@ -81,9 +83,10 @@ def test_least_spurious_of_every_class_by_share():
     assert torch.equal(gaps, held)
 
 
-def test_held_out_samples_of_the_ranking_are_not_trained_on():
+def test_held_out_samples_of_the_ranking_are_not_trained_on(monkeypatch):
+    monkeypatch.setattr(module, "SHARE", 0.15)
     toy = features()
-    method = Dfr(Dfr.config_class(on="ranking", share=0.15))
+    method = Dfr(Dfr.config_class(on="ranking"))
     assert method.needs == {"ranking"}
     plain, held, groups = method.split(toy.train, toy.help(method.needs))
     assert set(plain.rows.tolist()).isdisjoint(held.rows.tolist())
@@ -98,7 +101,7 @@ def test_the_strength_is_the_best_of_the_grid_for_the_worst_group():
     y = torch.arange(400) % 2
     sign = (2.0 * y - 1)[:, None]
     x = torch.cat([sign + torch.randn(400, 1, generator=generator), torch.randn(400, 60)], 1)
-    c = choose_strength(x, y, y, 2, True, generator)
+    c = choose_strength(x, y, y, 2, generator)
     assert c in module.STRENGTHS
     assert c < 1.0
 

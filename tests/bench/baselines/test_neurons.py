@@ -85,11 +85,11 @@ def test_a_marked_neuron_decides_and_an_unmarked_one_does_not():
 
 def test_buckets_are_equal_parts_of_each_class_by_falling_score():
     task, _ = planted(n=200)
-    _, result = ranked(task, buckets=5)
+    _, result = ranked(task)
     for c in range(2):
         members = task.targets.numpy() == c
-        assert np.bincount(result.bucket[members]).tolist() == [20] * 5
-        for b in range(4):
+        assert np.bincount(result.bucket[members]).tolist() == [10] * 10
+        for b in range(9):
             higher = result.score[members & (result.bucket == b)].min()
             assert higher >= result.score[members & (result.bucket == b + 1)].max()
 
@@ -113,12 +113,12 @@ def test_marked_samples_lead_to_the_neurons_they_excite():
 
 def test_the_list_names_the_samples_that_excite_a_neuron_most():
     task, _ = planted(n=60)
-    ranker, _ = ranked(task, Marks("m", {0: (5,)}), examples=3)
+    ranker, _ = ranked(task, Marks("m", {0: (5,)}))
     x, y = task.inputs.batch(task.rows).numpy(), task.targets.numpy()
     for c in range(2):
         for entry in ranker.neurons[c]:
             members = np.flatnonzero(y == c)
-            best = members[np.argsort(-x[members, entry.neuron])][:3]
+            best = members[np.argsort(-x[members, entry.neuron])][:8]
             assert entry.examples == tuple(best.tolist())
             assert entry.spurious == (c == 0 and entry.neuron == 5)
     assert len(ranker.neurons[0]) >= 2
@@ -162,7 +162,7 @@ def test_images_are_ranked_and_an_interrupted_training_goes_on(tmp_path):
     np.testing.assert_array_equal(found.score, expected.score)
 
 
-@pytest.mark.parametrize("name", ["epochs", "lr", "crop", "top", "buckets", "examples"])
+@pytest.mark.parametrize("name", ["epochs", "lr", "crop", "top"])
 def test_settings_without_sense_are_refused(name):
     with pytest.raises(UsageError, match=name):
         NeuronsConfig(**{name: 0})
