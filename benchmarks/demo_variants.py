@@ -53,8 +53,8 @@ def row_of(biases: int, seed: int) -> dict[str, Any]:
         "seed": seed,
         "stages": len(stages),
         "aligned_with": "; ".join(f"{name} {d:.2f}" for name, d in stages),
-        "evidence": "; ".join(f"{s['evidence']:.3f}" for s in found["peeled"]),
-        "refused_evidence": "" if refused is None else f"{refused['evidence']:.3f}",
+        "chance": "; ".join(f"{p['chance']:.2g}" for p in found.get("patterns", ())),
+        "refused_chance": "" if refused is None else f"{refused['chance']:.2g}",
         "somers_d": f"{found['somers_d']:.3f}",
         "right": "yes" if is_right(found, biases) else "no",
     }

@@ -24,9 +24,10 @@ def test_the_peel_study_sets_stages_beside_the_faithful_epochs(tmp_path, capsys)
     cue = np.where(aligned, y, 1 - y)
     x = rng.normal(size=(800, 6)).astype(np.float32)
     x[:, 0] = 6 * (cue - 0.5) + rng.normal(size=800) * 0.5
+    x[:, 1] += 2 * y  # without a class to see, conflict would be error
     np.savez(tmp_path / "toy.npz", X=x, y=y, cue=cue)
     command = ["bench", "study", "peel", str(tmp_path / "toy.npz"), "--seeds", "1", "--json"]
-    command += ["--set", "rank.least_noise=1"]  # without a class to see, conflict looks like error
+    command += ["--set", "rank.least_noise=1"]
     assert cli([*command, "--device", "cpu", "--out", str(tmp_path / "run")]) == 0
     found = json.loads(capsys.readouterr().out)["peel"]["stages"]
     assert found[0]["given"]["cue"] > 0.9
@@ -59,7 +60,7 @@ def test_an_attribute_that_nobody_breaks_has_no_curve(tmp_path, capsys):
 def test_ever_longer_training_ends_with_the_judge_of_the_ranker(kind):
     if kind == "heads":
         task, config = noisy(n=120), PeelConfig(folds=3)
-        judge = HeadJudge(task, 3, (config.penalty, config.penalty_contrast))
+        judge = HeadJudge(task, (config.penalty, config.penalty_contrast))
     else:
         task = images(n=30)
         config = PeelConfig(steps=60, folds=3, batch=10, optimizer="adam", flip=False)

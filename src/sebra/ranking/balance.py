@@ -20,7 +20,8 @@ def neutral_weights(follows: Flags, labels: Ints, trust: Floats) -> Floats:
     follows: n x k, which shortcut each sample follows. Within a class, a pattern and its opposite
     get the same mass, so that each shortcut is followed by exactly half of it. A pair gets the
     harmonic mean of its sizes: of all such weights these keep the most samples in play. A pattern
-    without an opposite gets nothing. Classes weigh the same. trust: 0 to 1, how far each sample's
+    without an opposite gets nothing, unless no pattern of its class has one: there the shortcuts
+    are those of other classes. Classes weigh the same. trust: 0 to 1, how far each sample's
     label counts.
     """
     stages = follows.shape[1]
@@ -34,8 +35,25 @@ def neutral_weights(follows: Flags, labels: Ints, trust: Floats) -> Floats:
         opposite = mass[::-1]
         shared = np.where((mass > 0) & (opposite > 0), mass * opposite, 0.0)
         shared = shared / np.maximum(mass + opposite, 1e-12)
+        if not shared.any():
+            shared = mass
         weights[here] = trust[here] * (shared / np.maximum(mass, 1e-12))[code[here]]
     return per_class(weights, labels)
+
+
+def looks_weights(looks: Ints, labels: Ints) -> Floats:
+    """Weights for telling the class by anything but what the samples look like.
+
+    looks: the class whose shortcut each sample shows. Those that look like a class and are of it
+    get the same mass as those that only look like it, the harmonic mean of their sizes.
+    """
+    weights = np.zeros(len(labels))
+    for c in np.unique(looks[looks != labels]):
+        members, guests = (looks == c) & (labels == c), (looks == c) & (labels != c)
+        a, b = members.sum(), guests.sum()
+        if a:
+            weights[members], weights[guests] = b / (a + b), a / (a + b)
+    return weights
 
 
 def contrast_weights(before: Flags, splits: Flags, labels: Ints, trust: Floats) -> Floats:
@@ -53,6 +71,15 @@ def contrast_weights(before: Flags, splits: Flags, labels: Ints, trust: Floats) 
     shared = np.where((yes > 0) & (no > 0), yes * no / np.maximum(yes + no, 1e-12), 0.0)
     side = np.where(splits, yes[cell], no[cell])
     return per_class(trust * shared[cell] / np.maximum(side, 1e-12), labels)
+
+
+def surely_follow(margins: Floats, labels: Ints) -> Flags:
+    """The samples nearer to the median of their class than to zero, by each of n x k margins."""
+    out = np.ones(len(labels), dtype=bool)
+    for c in np.unique(labels):
+        here = labels == c
+        out[here] = (margins[here] >= np.median(margins[here], axis=0) / 2).all(axis=1)
+    return out
 
 
 def per_class(weights: Floats, labels: Ints) -> Floats:

@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from sebra.engine.features import moments
 from sebra.engine.networks import Network
 from sebra.engine.passes import evaluating, predict
 from sebra.engine.session import Session
@@ -24,12 +25,18 @@ from sebra.ranking.formulas import weighted_loss
 
 _MOST_TO_FIT = 60_000  # samples a head is fitted to; it judges all the others
 _BLOCK = 8192
-PASSES = 40  # of the optimiser of a head
+_CONSTANT = 1e-6  # a column whose spread is this share of its values is rounding
+_PASSES = 40  # of the optimiser of a head over networks
 _PART = 50  # steps of a network between two looks at the clock and the checkpoint
 
 
 class Judge(Protocol):
-    """Held-out logits (n x classes, on the CPU), given targets and weights of the samples."""
+    """Held-out logits (n x classes, on the CPU), given targets and weights of the samples.
+
+    head: of the last call, d + 1 x classes over standardised features; None over networks.
+    """
+
+    head: Tensor | None
 
     def tell_class(self, targets: Tensor, weights: Tensor) -> Tensor:
         """By models that go for the easiest cue."""
@@ -41,51 +48,68 @@ class Judge(Protocol):
 
 
 class HeadJudge:
-    """Logistic regressions over frozen features, one per fold.
+    """Ridge regressions onto the classes over frozen features, every sample left out in turn.
 
-    penalties: the first, stronger one leaves only the easiest cue; the second is for telling apart.
-    passes: how far the optimiser goes when the class is told.
+    A sample's own share in a ridge regression is known in closed form, so that leaving it out costs
+    no second fit, and no folds that would depend on the order of the samples. The features are
+    standardised: units and shifts of columns say nothing. penalties: the first, stronger one leaves
+    only the easiest cues; the second is for telling apart.
     """
 
-    def __init__(
-        self, task: Task, folds: int, penalties: tuple[float, float], passes: int = PASSES
-    ) -> None:
-        self.task, self.folds, self.penalties, self.passes = task, folds, penalties, passes
-        generator = task.generator(31)
-        self.fold = _folds(task, folds, generator).to(task.device)
-        rows = torch.randperm(len(task), generator=generator)[:_MOST_TO_FIT].sort().values
-        self.rows = rows.to(task.device)
-        self._embed = task.network().embed
-        self._x = self._features(self.rows)
-
-    @torch.no_grad()
-    def _features(self, rows: Tensor) -> Tensor:
-        parts = [self._embed(self.task.batch(part)).float() for part in torch.split(rows, _BLOCK)]
-        return torch.cat(parts)
+    def __init__(self, task: Task, penalties: tuple[float, float]) -> None:
+        self.task, self.penalties = task, penalties
+        mean, std = moments(task.inputs)
+        apart = std > _CONSTANT * (mean.abs() + std)
+        self.shift = mean
+        # Divided by the root of the dimension, so that one penalty suits every width.
+        self.scale = torch.where(apart, 1 / (std.clamp_min(1e-30) * len(std) ** 0.5), 0.0)
+        self.head: Tensor | None = None
+        self._teachers = self._chosen()
 
     def tell_class(self, targets: Tensor, weights: Tensor) -> Tensor:
-        return self._judge(targets, weights, self.penalties[0], self.passes)
+        return self._judge(targets, weights, self.penalties[0])
 
     def tell_apart(self, targets: Tensor, weights: Tensor) -> Tensor:
         return self._judge(targets, weights, self.penalties[1])
 
-    def _judge(
-        self, targets: Tensor, weights: Tensor, penalty: float, passes: int = PASSES
-    ) -> Tensor:
-        device, classes = self.task.device, self.task.classes
-        y, w = targets.to(device), weights.to(device).float()
-        heads = []
-        for k in range(self.folds):
-            share = torch.where(self.fold != k, w, torch.zeros_like(w))[self.rows]
-            heads.append(_fit(self._x, y[self.rows], share, classes, penalty, passes))
-        out = torch.empty(len(self.task), classes)
-        whole = len(self.rows) == len(self.task)
+    def _judge(self, targets: Tensor, weights: Tensor, penalty: float) -> Tensor:
+        device = self.task.device
+        w = weights.to(device).double() * self._teachers
+        w = w / w.sum()
+        y = signs(targets.to(device), self.task.classes)
+        size = len(self.scale) + 1
+        gram = torch.zeros(size, size, dtype=torch.float64, device=device)
+        moment = torch.zeros(size, self.task.classes, dtype=torch.float64, device=device)
+        teaching = w.nonzero().squeeze(1)
+        for part in torch.split(teaching, _BLOCK):
+            x = self._features(part)
+            weighted = (x * w[part, None]).T
+            gram += weighted @ x
+            moment += weighted @ y[part]
+        gram.diagonal()[:-1].add_(penalty)
+        root = torch.linalg.cholesky(gram)
+        head = torch.cholesky_solve(moment, root)
+        out = torch.empty(len(self.task), self.task.classes)
         for part in torch.split(torch.arange(len(self.task), device=device), _BLOCK):
-            x = self._x[part] if whole else self._features(part)
-            every = torch.stack([x @ h[:-1] + h[-1] for h in heads])
-            mine = every[self.fold[part], torch.arange(len(part), device=device)]
-            out[part.cpu()] = mine.cpu()
+            x = self._features(part)
+            share = w[part] * torch.linalg.solve_triangular(root, x.T, upper=False).square().sum(0)
+            left_out = (x @ head - share[:, None] * y[part]) / (1 - share).clamp_min(1e-6)[:, None]
+            out[part.cpu()] = left_out.float().cpu()
+        self.head = head.float().cpu()
         return out
+
+    def _features(self, rows: Tensor) -> Tensor:
+        x = (self.task.batch(rows).double() - self.shift) * self.scale
+        return torch.cat([x, torch.ones(len(x), 1, dtype=x.dtype, device=x.device)], 1)
+
+    def _chosen(self) -> Tensor:
+        """1 for samples that teach: all, or of very many some, by content and not by place."""
+        everyone = torch.arange(len(self.task), device=self.task.device)
+        if len(everyone) <= _MOST_TO_FIT:
+            return torch.ones(len(everyone), dtype=torch.float64, device=self.task.device)
+        sums = torch.cat([self._features(p).sum(1) for p in torch.split(everyone, _BLOCK)])
+        step = -(-len(everyone) // _MOST_TO_FIT)
+        return (sums.argsort().argsort() % step == 0).double()
 
 
 class NetworkJudge:
@@ -100,6 +124,7 @@ class NetworkJudge:
         self.task = replace(task, augment=Augment(config.flip, config.crop))
         self.session, self.config = session, config
         self.fold = _folds(task, config.folds, task.generator(31))
+        self.head: Tensor | None = None
         self._seen: list[Tensor] = []  # per fold, the embedding of every sample
         self._batch = config.batch or 128
         self.epoch = max(1.0, len(task) * (1 - 1 / config.folds) / self._batch)  # in steps
@@ -150,6 +175,11 @@ class NetworkJudge:
         return network
 
 
+def signs(labels: Tensor, classes: int) -> Tensor:
+    """1 for the class of a sample, -1 for the others: what a regression onto classes wants."""
+    return F.one_hot(labels, classes).double() * 2 - 1
+
+
 def _standardised(z: Tensor) -> Tensor:
     """Every column with mean zero; divided by its spread and the root of the dimension."""
     std, mean = torch.std_mean(z, dim=0, correction=0)
@@ -158,7 +188,7 @@ def _standardised(z: Tensor) -> Tensor:
 
 
 def _fit(
-    x: Tensor, y: Tensor, weights: Tensor, classes: int, penalty: float, passes: int = PASSES
+    x: Tensor, y: Tensor, weights: Tensor, classes: int, penalty: float, passes: int = _PASSES
 ) -> Tensor:
     """Weights (d + 1 x classes) that minimise the weighted cross-entropy plus penalty·|w|²."""
     used = weights.nonzero().squeeze(1)

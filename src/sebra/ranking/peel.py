@@ -6,19 +6,17 @@ stage trains on all samples, weighted so that the shortcuts found so far say not
 
 A stage has three steps, all with held-out predictions:
 1. A model learns the class under those weights. The samples it gets wrong are the suspects.
-2. A second model learns what sets the suspects apart, class and earlier shortcuts held equal. It
-   cannot go by the class, so what it learns is the shortcut; its margin is the stage's column.
-3. The stage stands if the second model tells unseen suspects from the rest (`consistency`) and what
-   it tells predicts the class (`strength`): their product is the `evidence`. Samples that are just
-   hard share no visible property, so there it is small, peeling ends, and on clean data no stage
-   stands at all.
+2. A second model learns what sets the suspects apart, class and earlier patterns held equal. It
+   cannot go by the class, so what it learns is the pattern (`candidate.py`).
+3. The stage stands if the samples that break the pattern are a cloud of their own, and not merely
+   the hard or mislabelled ones of their class (`evidence.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -27,33 +25,33 @@ from torch import Tensor
 
 from sebra.engine.session import Session
 from sebra.engine.task import Task
-from sebra.ranking.balance import Flags, contrast_weights, neutral_weights
+from sebra.ranking.balance import Flags, neutral_weights, surely_follow
+from sebra.ranking.candidate import find_candidate, told_plainly
 from sebra.ranking.crossfit import HeadJudge, Judge, NetworkJudge
+from sebra.ranking.evidence import Evidence
 from sebra.ranking.noise import SUSPECT, NoiseEstimate, estimate_noise, noise_among
+from sebra.ranking.patterns import figures_of, joined, share_of
 from sebra.ranking.ranking import Monitor, Ranker, RankResult
 from sebra.settings import Modes, StepConfig
 from sebra.values import check
 
 Floats = npt.NDArray[np.float64]
 _EARLIER_SHARE = 0.5  # of the margins of stages before the last, in the order inside a pattern
-_EASY_SHARE = 0.3  # of the first model's margin in a stage's column: it steadies the order
-_AS_WELL = 0.05  # the most by which strength and the first model's accuracy differ, of the latter
 
 
 @dataclass(frozen=True)
 class PeelConfig(StepConfig):
     """Settings of balanced peeling.
 
-    stages: the most that are looked for. evidence: what a stage must reach to stand. doubt: the
-    share of it that may lack where the candidate tells the class as well as the first model does:
-    then the model goes by it, while on clean data it tells the class better. least: the fewest
-    suspects of a class that are worth a stage. folds: how many parts the samples are cut into for
-    held-out predictions. parts: ranks inside a pattern of shortcuts are cut into at most this many
-    buckets. least_noise: from this share of likely mislabelled samples (`noise`) on, each counts
-    the less in finding shortcuts the likelier it is wrong, which is estimated anew with every
-    shortcut found; below it they are taken for hard but right. penalty, penalty_contrast: on the
-    weights of heads, of the first and of the second model. steps: how
-    long networks over images are trained. beta: of their u weighting, as in the paper's ranking.
+    stages: the most that are looked for. chance: the chance of a false alarm that the first stage
+    may have and stand, its square for the second and so on: mistakes of the earlier ones look like
+    a pattern too. folds: how many parts the samples of networks are cut into for held-out
+    predictions. parts: ranks inside a pattern are cut into at most this many buckets. least_noise:
+    from this share of likely mislabelled samples (`noise`) on, each counts the less in finding
+    patterns the likelier it is wrong, which is estimated anew with every pattern found; below it
+    they are taken for hard but right. penalty, penalty_contrast: on the weights of heads, of the
+    first and of the second model. steps: how long networks over images are trained. beta: of their
+    u weighting, as in the paper's ranking.
     """
 
     MODES: ClassVar[Modes] = {
@@ -62,9 +60,7 @@ class PeelConfig(StepConfig):
     }
 
     stages: int = 4
-    evidence: float = 2 / 3
-    doubt: float = 0.025
-    least: int = 8
+    chance: float = 0.01
     folds: int = 5
     parts: int = 10
     least_noise: float = 0.02
@@ -76,9 +72,7 @@ class PeelConfig(StepConfig):
     def __post_init__(self) -> None:
         checks = {
             "stages": 1 <= self.stages <= 8,
-            "evidence": 0 < self.evidence <= 1,
-            "doubt": 0 <= self.doubt < 1,
-            "least": self.least >= 1,
+            "chance": 0 < self.chance < 1,
             "folds": 2 <= self.folds <= 20,
             "parts": self.parts >= 1,
             "penalty": self.penalty > 0,
@@ -96,26 +90,21 @@ class PeelConfig(StepConfig):
 
 @dataclass(frozen=True)
 class Stage:
-    """One candidate shortcut. margin: above zero for samples that follow it."""
+    """One candidate pattern. margin: above zero for samples that follow it."""
 
     margin: Floats
     easy: Floats  # margin of the first model: how easily the class was told
-    accuracy: float  # of the first model, weighted
-    consistency: float
-    strength: float
-    noise: Floats  # how likely each label is wrong, given the shortcuts before this one
+    chance: float  # of a false alarm
+    noise: Floats  # how likely each label is wrong, given the patterns before this one
+    reading: tuple[Tensor, Tensor, Tensor] | None = None  # tells it of other samples
 
     @property
     def follows(self) -> npt.NDArray[np.bool_]:
         return self.margin > 0
 
-    @property
-    def evidence(self) -> float:
-        return self.consistency * self.strength
-
 
 class PeelRanker(Ranker[PeelConfig]):
-    """Ranks by the shortcuts a sample follows, stronger ones first."""
+    """Ranks by the patterns a sample follows, stronger ones first."""
 
     config_class: ClassVar[type[PeelConfig]] = PeelConfig
 
@@ -124,11 +113,11 @@ class PeelRanker(Ranker[PeelConfig]):
         given = task.targets.cpu().numpy().astype(np.int64)
         estimate = estimate_noise(task) if cfg.least_noise < 1 else None
         noise = self._noise(estimate, len(given))
-        judge: Judge
+        judge: HeadJudge | NetworkJudge
         if task.inputs.is_image or task.inputs.is_text:
             judge = NetworkJudge(task, session, cfg)
         else:
-            judge = HeadJudge(task, cfg.folds, (cfg.penalty, cfg.penalty_contrast))
+            judge = HeadJudge(task, (cfg.penalty, cfg.penalty_contrast))
         found: list[Stage] = []
         tried: list[Stage] = []
         while len(found) < cfg.stages:
@@ -136,14 +125,26 @@ class PeelRanker(Ranker[PeelConfig]):
             tried.append(stage)
             follows = torch.from_numpy(stage.follows).to(task.device)
             monitor.round(len(tried) - 1, None, float("nan"), follows)
-            if not self._stands(stage, given):
+            if stage.chance > cfg.chance ** len(tried) or stage.follows.all():
                 break
             found.append(stage)
-        _explain(session, found, tried, self._why_not(tried[0]))
-        return self._result(found, tried, given, estimate)
+        _explain(session, found, tried)
+        result = self._result(found, tried, given, estimate)
+        if not found:
+            return result
+        # Networks are not trained once more: their first model is a plain one.
+        heads = isinstance(judge, HeadJudge)
+        right = told_plainly(judge, given) if heads else found[0].easy > 0
+        figures = [figures_of(s.follows, right, given, s.chance) for s in found]
+        readings = [s.reading for s in found if s.reading is not None]
+        return replace(
+            result,
+            details={**result.details, "patterns": figures},
+            patterns=joined(readings, judge),
+        )
 
     def _noise(self, estimate: NoiseEstimate | None, n: int) -> Floats:
-        """How likely each label is wrong, as far as can be told before any shortcut is known."""
+        """How likely each label is wrong, as far as can be told before any pattern is known."""
         if estimate is None or estimate.flagged.mean() < self.config.least_noise:
             return np.zeros(n)
         return np.where(estimate.flagged, estimate.noise, 0.0)
@@ -160,7 +161,6 @@ class PeelRanker(Ranker[PeelConfig]):
         before = np.array([s.follows for s in found], bool).reshape(-1, len(labels)).T
 
         def compute() -> dict[str, Tensor]:
-            y = torch.from_numpy(labels)
             wrong = noise
             if found and noise.any():
                 session.enter("noise")  # its parts are not those of the stage
@@ -168,63 +168,23 @@ class PeelRanker(Ranker[PeelConfig]):
                     wrong = _noise_given(judge, before, labels, noise)
                 finally:
                     session.leave()
-            trust = 1 - wrong
-            weights = neutral_weights(before, labels, trust)
-            first = judge.tell_class(y, torch.from_numpy(weights))
-            easy = margins(first, y)
-            right = (easy > 0).numpy()
-            seems = torch.where(easy > 0, y, first.argmax(1))
-            apart = contrast_weights(before, right, labels, trust)
-            if apart.sum() == 0:
-                second = first
-            else:
-                second = judge.tell_apart(seems, torch.from_numpy(apart))
-            return {
-                "easy": easy,
-                "told": margins(second, y),
-                "agrees": (second.argmax(1) == seems).double(),
-                "apart": torch.from_numpy(apart),
-                "weights": torch.from_numpy(weights),
-                "noise": torch.from_numpy(wrong),
-            }
+            earlier = np.array([s.margin for s in found]).reshape(-1, len(labels)).T
+            heard = surely_follow(earlier, labels)
+            kept = find_candidate(judge, before, labels, 1 - wrong, heard)
+            return {**kept, "noise": torch.from_numpy(wrong)}
 
-        fit = {k: v.double().numpy() for k, v in session.once(f"stage_{number}", compute).items()}
-        told, easy, weights = fit["told"], fit["easy"], fit["weights"]
-        return Stage(
-            margin=told + _EASY_SHARE * easy * told.std() / max(float(easy.std()), 1e-12),
-            easy=easy,
-            accuracy=_mean(easy > 0, weights),
-            consistency=_mean(fit["agrees"], fit["apart"]),
-            strength=_mean(told > 0, weights),
-            noise=fit["noise"],
-        )
-
-    def _stands(self, stage: Stage, labels: npt.NDArray[np.int64]) -> bool:
-        cfg = self.config
-        broken = np.bincount(labels, ~stage.follows * (1 - stage.noise))
-        return stage.evidence >= self._wanted(stage) and bool((broken >= cfg.least).sum() >= 2)
-
-    def _wanted(self, stage: Stage) -> float:
-        """The evidence that a stage must reach to stand."""
-        as_well = abs(stage.strength - stage.accuracy) <= _AS_WELL * stage.accuracy
-        return self.config.evidence * (1 - self.config.doubt * as_well)
-
-    def _why_not(self, stage: Stage) -> str:
-        """Why a candidate does not stand, for the user."""
-        if stage.evidence < self._wanted(stage):
-            return (
-                "hard samples share no property that can be seen in new ones, evidence "
-                f"{stage.evidence:.2f}"
-            )
-        if stage.noise.any():
-            return (
-                f"evidence {stage.evidence:.2f}, but too few samples break it or they look "
-                "mislabelled; --set least_noise=1 takes all labels as right"
-            )
-        return f"evidence {stage.evidence:.2f}, but too few samples of two classes break it"
-
-    def _is_certain(self, stage: Stage) -> bool:
-        return stage.evidence >= self.config.evidence
+        fit = session.once(f"stage_{number}", compute)
+        values = {k: v.double().numpy() for k, v in fit.items()}
+        evidence, margin = Evidence(values["sums"], values["spreads"]), values["margin"]
+        covers = evidence.covers(self.config.chance**number)
+        top = np.full(len(covers), np.nan)
+        if covers.any():  # samples of classes without the pattern do not break it
+            top[~covers] = max(float(margin[covers[labels]].max()), 1e-6)
+            margin = np.where(covers[labels], margin, top[labels])
+        reading = None
+        if "head" in fit:
+            reading = fit["head"], fit["thresholds"], torch.from_numpy(top)
+        return Stage(margin, values["easy"], evidence.chance, values["noise"], reading)
 
     def _result(
         self,
@@ -233,32 +193,27 @@ class PeelRanker(Ranker[PeelConfig]):
         given: npt.NDArray[np.int64],
         estimate: NoiseEstimate | None,
     ) -> RankResult:
-        noise = tried[-1].noise
-        certain = 1 + max((k for k, s in enumerate(found) if self._is_certain(s)), default=-1)
-        pattern = _patterns(found[:certain], noise)
+        noise, levels = tried[-1].noise, 1 << len(found)
+        pattern = _patterns(found, noise)
         if found:
-            # Inside a pattern: how far a sample follows the last shortcut and doubtful ones, less
-            # so the earlier ones, which mends where a margin was cut wrongly, and how easily its
-            # class is told once they are all neutral: by all that is left.
-            shares = [1.0 if k >= certain - 1 else _EARLIER_SHARE for k in range(len(found))]
+            # Inside a pattern: how far a sample follows the last one, less so the earlier ones,
+            # which mends where a margin was cut wrongly, and how easily its class is told once
+            # they are all neutral: by all that is left.
+            shares = [_EARLIER_SHARE] * (len(found) - 1) + [1.0]
             parts = [(w, s.margin) for w, s in zip(shares, found, strict=True)]
             parts.append((1.0, tried[-1].easy))
             score = np.sum([w * _standing(values, pattern, given) for w, values in parts], axis=0)
         else:  # likely mislabelled ones are placed as members of the class they look like
             score = np.where(noise > 0, np.abs(tried[0].easy), tried[0].easy)
-        bucket = _parts(pattern, score, given, self.config.parts)
-        details: dict[str, Any] = {
-            "peeled": [_figures(s) for s in found],
-            "refused": _figures(tried[-1]) if len(tried) > len(found) else None,
-        }
+        details = {"refused": {"chance": tried[-1].chance}} if len(tried) > len(found) else {}
         return RankResult(
-            bucket,
+            _parts(pattern, score, given, self.config.parts),
             score,
-            stages={f"stage_{k}": _share(s.margin) for k, s in enumerate(found, 1)},
-            level=(1 << certain) - 1 - (pattern >> 1) if certain else None,
-            levels=1 << certain,
+            stages={f"stage_{k}": share_of(s.margin) for k, s in enumerate(found, 1)},
+            level=levels - 1 - (pattern >> 1) if found else None,
+            levels=levels,
             noise=estimate,
-            details={k: v for k, v in details.items() if v is not None},
+            details=details,
         )
 
 
@@ -289,34 +244,6 @@ def _noise_given(
     weights = neutral_weights(before, labels, trust)
     logits = judge.tell_class(torch.from_numpy(labels), torch.from_numpy(weights))
     return noise_among(logits.double().numpy(), labels, np.asarray(breaks), keeps)
-
-
-def margins(logits: Tensor, labels: Tensor) -> Tensor:
-    """The logit of the label less the largest of the others: above 0 where the label is told."""
-    own = logits.gather(1, labels[:, None]).squeeze(1)
-    others = logits.scatter(1, labels[:, None], -torch.inf).amax(1)
-    return own - others
-
-
-def _share(margin: Floats) -> Floats:
-    """A margin as a number from 0 to 1, one half where it is zero."""
-    out: Floats = 1 / (1 + np.exp(-np.clip(margin, -40, 40)))
-    return out
-
-
-def _mean(values: Any, weights: Floats) -> float:
-    total = float(weights.sum())
-    return float((np.asarray(values, dtype=np.float64) * weights).sum() / total) if total else 0.0
-
-
-def _figures(stage: Stage) -> dict[str, float]:
-    return {
-        "evidence": round(stage.evidence, 4),
-        "consistency": round(stage.consistency, 4),
-        "strength": round(stage.strength, 4),
-        "accuracy": round(stage.accuracy, 4),
-        "followed_by": round(float(stage.follows.mean()), 4),
-    }
 
 
 def _parts(
@@ -350,13 +277,21 @@ def _alike(
     yield from (np.flatnonzero(key == k) for k in np.unique(key))
 
 
-def _explain(session: Session, found: list[Stage], tried: list[Stage], why: str) -> None:
+def _explain(session: Session, found: list[Stage], tried: list[Stage]) -> None:
     if found:
         shares = ", ".join(f"{s.follows.mean():.0%}" for s in found)
-        noun = "shortcut" if len(found) == 1 else "shortcuts"
-        session.note(f"peeling: {len(found)} {noun} found, followed by {shares} of the samples")
+        chances = ", ".join(f"{s.chance:.1g}" for s in found)
+        noun = "pattern" if len(found) == 1 else "patterns"
+        session.note(
+            f"peeling: {len(found)} {noun} found, followed by {shares} of the samples (chance of a "
+            f"false alarm {chances})"
+        )
     else:
-        session.note(f"peeling: no shortcut found ({why}); the ranking is from easy to hard")
+        session.note(
+            "peeling: no pattern found; hard samples do not stand apart from their class in "
+            f"anything but being hard or mislabelled (chance of a false alarm "
+            f"{tried[0].chance:.2g}); the ranking is from easy to hard"
+        )
     wrong = round(float(tried[-1].noise.sum()))
     if wrong:
         session.note(f"peeling: about {wrong} mislabelled samples, which count less the likelier")

@@ -21,11 +21,13 @@ if TYPE_CHECKING:
     from sebra.engine.session import Session
     from sebra.engine.task import Task
     from sebra.ranking.noise import NoiseEstimate
+    from sebra.ranking.patterns import PatternModel
     from sebra.samples.table import Samples
 
 Array = npt.NDArray[Any]
 Config = TypeVar("Config")
 COLUMNS = ("id", "label", "rank", "bucket", "spuriosity")
+PATTERNS = "patterns.safetensors"  # beside a ranking: what tells its stages of other samples
 CHANCES = ("p", "noise")  # columns that a ranking may have, from 0 to 1
 
 
@@ -39,7 +41,8 @@ class RankResult:
     level: which of them a sample follows, from 0 (none) to levels - 1 (all), falling from bucket to
     bucket; None where the ranker names no bias.
     noise: who is likely mislabelled, where the ranker had to know; whoever needs it can spare an
-    estimate of their own. collapsed: why the order says nothing and what to change; empty for a
+    estimate of their own. patterns: tells the stages of other samples, by their features.
+    collapsed: why the order says nothing and what to change; empty for a
     ranking to go on with.
     """
 
@@ -50,6 +53,7 @@ class RankResult:
     level: Array | None = None
     levels: int = 1
     noise: NoiseEstimate | None = None
+    patterns: PatternModel | None = None
     details: Mapping[str, Any] = field(default_factory=dict)
     collapsed: str = ""
 
@@ -154,6 +158,7 @@ class Ranking:
         self.details: dict[str, Any] = dict(details or {})
         self.folder: Path | None = None
         self.data: str = ""
+        self.patterns: PatternModel | None = None  # tells the stages of other samples
 
     @classmethod
     def from_result(
@@ -175,7 +180,11 @@ class Ranking:
         if result.p is not None:
             columns["p"] = result.p.astype(np.float64)
         columns.update({k: v.astype(np.float64) for k, v in result.stages.items()})
-        return cls(pd.DataFrame(columns), result.details)
+        ranking = cls(pd.DataFrame(columns), result.details)
+        ranking.patterns = result.patterns
+        for pattern in ranking.details.get("patterns", ()):
+            pattern["share"] = dict(zip(classes, pattern["share"], strict=False))
+        return ranking
 
     def __len__(self) -> int:
         return len(self.table)
@@ -197,7 +206,9 @@ class Ranking:
         return int(self.table["bucket"].nunique())
 
     def save(self, path: Path) -> None:
-        """Writes the table as Parquet, atomically."""
+        """Writes the table as Parquet, atomically, and its patterns beside it."""
+        if self.patterns is not None:
+            self.patterns.save(path.with_name(PATTERNS))
         write_parquet(path, self.table)
 
     @classmethod
@@ -219,6 +230,10 @@ class Ranking:
                 raise UsageError(f"{file}: column {name} must hold numbers from 0 to 1")
         ranking = cls(table)
         ranking.folder = where if where.is_dir() else None
+        if (where / PATTERNS).is_file():
+            from sebra.ranking.patterns import PatternModel
+
+            ranking.patterns = PatternModel.load(where / PATTERNS)
         return ranking
 
     def aligned_to(self, ids: Array) -> pd.DataFrame:
@@ -251,7 +266,7 @@ class Ranking:
                 f"'{labels[other[0]]}' here); it was made from other data"
             )
         found = Ranking(table, self.details)
-        found.folder, found.data = self.folder, self.data
+        found.folder, found.data, found.patterns = self.folder, self.data, self.patterns
         return found
 
     def _repr_html_(self) -> str:

@@ -102,6 +102,10 @@ class RunFolder:
         self.write_text(METRICS, json.dumps(clean(metrics), indent=2, allow_nan=False) + "\n")
         seal(self.path, self.read_config() if self.has(CONFIG) else {})
 
+    def write_patterns(self, patterns: list[Any]) -> None:
+        text = json.dumps(clean({"patterns": patterns}), indent=2, allow_nan=False)
+        self.write_text("patterns.json", text + "\n")
+
     def read_metrics(self) -> dict[str, Any]:
         if not self.has(METRICS):
             raise UsageError(f"{self.path}: no {METRICS}; the run is not finished")

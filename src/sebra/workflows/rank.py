@@ -212,6 +212,8 @@ def open_session(
 def write_rank_run(folder: RunFolder, run: RankRun, config: dict[str, Any]) -> None:
     folder.write_config(config)
     run.ranking.save(folder.path / RANKING)
+    if "patterns" in run.ranking.details:
+        folder.write_patterns(run.ranking.details["patterns"])
     if run.history:
         folder.write_history(run.history)
     folder.write_quarantine(run.prepared.faults)

@@ -21,8 +21,9 @@ from sebra.engine.task import Task
 from sebra.errors import UsageError
 from sebra.measuring.ranks import column_d
 from sebra.ranking.balance import neutral_weights
-from sebra.ranking.crossfit import PASSES, HeadJudge, NetworkJudge
-from sebra.ranking.peel import PeelConfig, margins
+from sebra.ranking.candidate import margins
+from sebra.ranking.crossfit import HeadJudge, NetworkJudge
+from sebra.ranking.peel import PeelConfig
 from sebra.ranking.ranking import Blind
 from sebra.ranking.registry import ranker_class
 from sebra.samples.table import alignment
@@ -54,7 +55,7 @@ PEEL = Spec("peel", "peel")
 FAITHFUL = Spec("sebra", "sebra", ("resolution=epoch", "epochs=50"))
 
 
-LOOKS = (1, 2, 3, 5, 8, 12, 20, 30)  # passes of a head's optimiser; of networks, about as many
+LOOKS = (1, 2, 3, 5, 8, 12, 20, 30, 40)  # how far a head is from its last; of networks, as many
 
 Measure = Callable[[npt.NDArray[Any]], Mapping[str, float]]
 
@@ -108,7 +109,8 @@ def _way(
     everyone = np.ones(len(task))
     weights = torch.from_numpy(neutral_weights(before, labels.numpy(), everyone))
     for epochs, judge in shorter(task, session, config):
-        yield epochs, margins(judge.tell_class(labels, weights), labels).numpy()
+        logits = judge.tell_class(labels, weights).double().numpy()
+        yield epochs, margins(logits, labels.numpy())
 
 
 def shorter(
@@ -121,9 +123,10 @@ def shorter(
         for steps in (*range(every, config.steps, every), config.steps):
             yield steps / epoch, NetworkJudge(task, session, replace(config, steps=steps))
     else:
-        judge = HeadJudge(task, config.folds, (config.penalty, config.penalty_contrast))
-        for judge.passes in (*LOOKS, PASSES):
-            yield judge.passes, judge
+        judge = HeadJudge(task, (config.penalty, config.penalty_contrast))
+        for look in LOOKS:  # a weaker penalty is to a head what longer training is to a network
+            judge.penalties = config.penalty * LOOKS[-1] / look, config.penalty_contrast
+            yield look, judge
 
 
 def _alignments(prepared: Prepared) -> Look:

@@ -1,0 +1,116 @@
+"""The strongest pattern that the ones found so far leave, and the evidence for it."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sebra.ranking.balance import (
+    Flags,
+    Floats,
+    Ints,
+    contrast_weights,
+    looks_weights,
+    neutral_weights,
+    per_class,
+)
+from sebra.ranking.crossfit import Judge
+from sebra.ranking.evidence import Evidence, evidence_of
+
+_ROUNDS = 2  # suspects are first the samples told wrong, then those that look like the others
+
+
+def find_candidate(
+    judge: Judge, before: Flags, labels: Ints, trust: Floats, heard: Flags
+) -> dict[str, Tensor]:
+    """What most samples of a class share and the model goes by, as tensors that can be kept.
+
+    before: n x k, which of the earlier patterns each sample follows. heard: samples that surely
+    follow them all, by which the evidence goes: among the others some break one. The result has
+    `easy`, the margin of the class by the easiest cue, `margin`, above zero for samples that follow
+    the candidate, the evidence (`sums`, `spreads`) and, over features, what tells it of other
+    samples (`head`, `thresholds`). Without any suspects the margin is that of the class.
+    """
+    y = torch.from_numpy(labels)
+    first = judge.tell_class(y, torch.from_numpy(neutral_weights(before, labels, trust)))
+    first_head, first_scale = judge.head, _scale(first, labels)
+    by_class = first.double().numpy() / first_scale
+    easy = margins(by_class, labels)
+    margin, seems = easy, np.where(easy > 0, labels, by_class.argmax(1))
+    none = np.zeros(first.shape[1])
+    out = {"easy": easy, "margin": margin, "sums": none, "spreads": none, "thresholds": none}
+    head = first_head
+    for _ in range(_ROUNDS):
+        suspects = seems != labels
+        apart = contrast_weights(before, ~suspects, labels, trust)
+        if apart.sum() == 0:
+            return {**_tensors(out), **_head(head)}
+        told = judge.tell_apart(torch.from_numpy(seems), torch.from_numpy(apart))
+        scale = _scale(told, labels)
+        both = by_class + told.double().numpy() / scale
+        thresholds = _between(both, labels)
+        margin = margins(both, labels) - thresholds[labels]
+        seems = np.where(margin > 0, labels, best_other(both, labels))
+        if first_head is not None and judge.head is not None:
+            head = first_head / first_scale + judge.head / scale
+    evidence = _evidence(judge, told.double().numpy(), labels, suspects, heard)
+    out.update(margin=margin, sums=evidence.sums, spreads=evidence.spreads, thresholds=thresholds)
+    return {**_tensors(out), **_head(head)}
+
+
+def told_plainly(judge: Judge, labels: Ints) -> Flags:
+    """Where a plain model, trained without the sample, tells its class: the better of two."""
+    y, weights = torch.from_numpy(labels), torch.from_numpy(per_class(np.ones(len(labels)), labels))
+    right = [tell(y, weights).argmax(1) == y for tell in (judge.tell_class, judge.tell_apart)]
+    best: Flags = max(right, key=lambda flags: float(flags.double().mean())).numpy()
+    return best
+
+
+def _evidence(judge: Judge, told: Floats, labels: Ints, suspects: Flags, heard: Flags) -> Evidence:
+    looks = np.where(margins(told, labels) > 0, labels, best_other(told, labels))
+    weights = looks_weights(looks, labels)
+    if weights.sum() == 0:
+        return Evidence(np.zeros(told.shape[1]), np.zeros(told.shape[1]))
+    rest = judge.tell_apart(torch.from_numpy(labels), torch.from_numpy(weights)).double().numpy()
+    return evidence_of(told, rest, labels, suspects, heard)
+
+
+def _between(logits: Floats, labels: Ints) -> Floats:
+    """Per class the margin half way between its samples and those of the others."""
+    rows = np.arange(len(labels))
+    top = logits.argmax(1)
+    best = logits[rows, top]
+    runner_up = logits[rows, best_other(logits, top)]
+    out = np.zeros(logits.shape[1])
+    for c in np.unique(labels):
+        margin = logits[:, c] - np.where(top == c, runner_up, best)
+        out[c] = (np.median(margin[labels == c]) + np.median(margin[labels != c])) / 2
+    return out
+
+
+def margins(logits: Floats, labels: Ints) -> Floats:
+    """The logit of the label less the largest of the others: above 0 where the label is told."""
+    rows = np.arange(len(labels))
+    out: Floats = logits[rows, labels] - logits[rows, best_other(logits, labels)]
+    return out
+
+
+def best_other(logits: Floats, labels: Ints) -> Ints:
+    """The likeliest class besides the label."""
+    others = logits.copy()
+    others[np.arange(len(labels)), labels] = -np.inf
+    best: Ints = others.argmax(1)
+    return best
+
+
+def _scale(logits: Tensor, labels: Ints) -> float:
+    return max(float(margins(logits.double().numpy(), labels).std()), 1e-12)
+
+
+def _tensors(values: dict[str, Floats]) -> dict[str, Tensor]:
+    return {name: torch.from_numpy(value) for name, value in values.items()}
+
+
+def _head(head: Tensor | None) -> dict[str, Tensor]:
+    return {} if head is None else {"head": head}

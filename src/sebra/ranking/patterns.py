@@ -1,0 +1,106 @@
+"""Discovered patterns: who else follows them, and how much rests on each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sebra.ranking.balance import Flags, Floats, Ints
+from sebra.ranking.candidate import margins
+
+_NORMAL = 1.96  # standard deviations on each side of an interval of 95 %
+
+
+@dataclass(frozen=True)
+class PatternModel:
+    """Tells of any samples how far they follow the patterns of a ranking, by their features.
+
+    shift, scale: d, how features are standardised. heads: patterns x (d + 1) x classes.
+    thresholds: patterns x classes. top: patterns x classes, what samples of a class without the
+    pattern count as; NaN for classes with it.
+    """
+
+    shift: Tensor
+    scale: Tensor
+    heads: Tensor
+    thresholds: Tensor
+    top: Tensor
+
+    def follows(self, features: Tensor, labels: Tensor) -> Floats:
+        """n x patterns, on the scale of the stage columns: above one half a sample follows it.
+
+        features: n x d as the ranker saw them. labels: codes of the classes, as in training.
+        """
+        x = (features.double().cpu() - self.shift.double()) * self.scale.double()
+        y = labels.cpu().numpy().astype(np.int64)
+        out = np.empty((len(x), len(self.heads)))
+        for k, head in enumerate(self.heads.double()):
+            logits = (x @ head[:-1] + head[-1]).numpy()
+            margin = margins(logits, y) - self.thresholds[k].double().numpy()[y]
+            top = self.top[k].double().numpy()[y]
+            out[:, k] = share_of(np.where(np.isnan(top), margin, top))
+        return out
+
+    def save(self, path: Path) -> None:
+        from safetensors.torch import save_file
+
+        save_file({k: v.float().contiguous() for k, v in vars(self).items()}, path)
+
+    @classmethod
+    def load(cls, path: Path) -> PatternModel:
+        from safetensors.torch import load_file
+
+        return cls(**load_file(path))
+
+
+def share_of(margin: Floats) -> Floats:
+    """A margin as a number from 0 to 1, one half where it is zero."""
+    out: Floats = 1 / (1 + np.exp(-np.clip(margin, -40, 40)))
+    return out
+
+
+def figures_of(follows: Flags, right: Flags, labels: Ints, chance: float) -> dict[str, Any]:
+    """What is known of a pattern without any attribute.
+
+    right: where the plain model tells the class. `without_it` is its accuracy to be expected where
+    the pattern no longer goes with the class: the mean of both sides, each class the same.
+    """
+    sides = []
+    for c in np.unique(labels):
+        here = labels == c
+        parts = [right[here & side] for side in (follows, ~follows)]
+        sides.append(np.mean([p.mean() for p in parts if len(p)]))
+    counts = np.bincount(labels)
+    return {
+        "chance": chance,
+        "followed_by": float(follows.mean()),
+        "share": (np.bincount(labels, follows) / np.maximum(counts, 1)).tolist(),
+        "with_it": _accuracy(right[follows]),
+        "against_it": _accuracy(right[~follows]),
+        "without_it": 100 * float(np.mean(sides)),
+    }
+
+
+def _accuracy(right: Flags) -> dict[str, Any]:
+    """In percent, with Wilson's interval."""
+    n = len(right)
+    if n == 0:
+        return {"samples": 0}
+    p, z = float(right.mean()), _NORMAL
+    middle = (p + z * z / (2 * n)) / (1 + z * z / n)
+    half = z / (1 + z * z / n) * (p * (1 - p) / n + z * z / (4 * n * n)) ** 0.5
+    low, high = max(0.0, middle - half), min(1.0, middle + half)
+    return {"samples": n, "accuracy": 100 * p, "low": 100 * low, "high": 100 * high}
+
+
+def joined(stages: list[tuple[Tensor, Tensor, Tensor]], judge: Any) -> PatternModel | None:
+    """The patterns of these stages: head, thresholds and top of each."""
+    if not stages:
+        return None
+    heads, thresholds, tops = (torch.stack(parts) for parts in zip(*stages, strict=True))
+    return PatternModel(judge.shift.cpu(), judge.scale.cpu(), heads, thresholds, tops)
