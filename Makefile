@@ -18,6 +18,8 @@ SECONDS ?= 300
 KILLS ?= 50
 RUNS ?= 200
 
+CALLS ?= 1000
+SEED ?= 0
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test lint format unit coverage browser faults fuzz soak mutation audit clean long
 
@@ -47,8 +49,9 @@ coverage: $(READY) ## pytest with line and branch coverage
 faults: $(READY) ## make every fault, slow ones too, and write docs/faults.md
 	PYTHONPATH=src:tests $(BIN)/python -m faults.table
 
-fuzz: $(READY) ## feed damaged files to every reader for SECONDS=300 seconds
+fuzz: $(READY) ## damaged files to every reader for SECONDS=300, then CALLS=1000 generated calls
 	PYTHONPATH=src:tests $(BIN)/python -m fuzz.loop --seconds $(SECONDS)
+	PYTHONPATH=src:tests $(BIN)/python -m fuzz.calls --calls $(CALLS) --seed $(SEED)
 
 soak: $(READY) ## KILLS=50 random kills with resumption, then RUNS=200 runs in one process
 	PYTHONPATH=src:tests $(BIN)/python -m soak.kills --kills $(KILLS)

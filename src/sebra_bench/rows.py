@@ -19,13 +19,14 @@ ADDED = frozenset({"average", "doubt", "enough", "hard", "pairs", "start"})
 ROWS = "rows.jsonl"  # in a run folder
 
 
-def results_folder(out: str | None, command: str) -> RunFolder:
+def results_folder(out: str | None, command: str, resume: bool = False) -> RunFolder:
     """The folder for a benchmark, or the one whose rows it goes on with.
 
     A folder in which rows lie belongs to the command although the rest of its run is gone: rows
     are kept in version control, runs are not.
     """
-    return RunFolder.create(out, command, ours=out is not None and (Path(out) / ROWS).is_file())
+    ours = out is not None and (Path(out) / ROWS).is_file()
+    return RunFolder.create(out, command, resume, ours)
 
 
 class Rows:

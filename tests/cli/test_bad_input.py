@@ -49,6 +49,13 @@ def spoilt(row: int, value: float) -> np.ndarray:
     return x
 
 
+def parquet(file: Path, /, **columns: list) -> Path:
+    import pandas as pd
+
+    pd.DataFrame(columns).to_parquet(file)
+    return file
+
+
 def written(file: Path, text: str) -> Path:
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(text, encoding="utf-8")
@@ -161,6 +168,18 @@ DATA: dict[str, Case] = {
     ),
     "npz that is none": (lambda p: rank(written(p / "x.npz", "zip")), "not a readable .npz file"),
     "unknown layout": (lambda p: rank(f"mars:{p}"), "unknown layout 'mars'"),
+    "data from a distance": (lambda p: rank("https://host/x.csv"), "hf:ORG/NAME"),
+    "data of a bucket": (lambda p: rank("s3://bucket/x"), "hf:ORG/NAME"),
+    "hub name that leads elsewhere": (lambda p: rank("hf:../.."), "expected hf:ORG/NAME"),
+    "too large a built-in set": (lambda p: rank("demo?n=100000000"), "n must be 100 to 100000"),
+    "NUL in a path": (
+        lambda p: rank(written(p / "x.csv", "path,label\na\0b,x\nc,y\n")),
+        "x.csv",
+    ),
+    "lists as labels": (
+        lambda p: rank(parquet(p / "x.parquet", path=["a", "b"], label=[["x"], ["y"]])),
+        "label holds a ",
+    ),
     "unknown layout option": (lambda p: rank("demo?colour=red"), "colour"),
     "layout without its folder": (lambda p: rank("bar"), "bar:PATH"),
     "layout over other files": (lambda p: rank(f"urbancars:{pets(p)}"), "pets"),
@@ -175,6 +194,13 @@ OPTIONS: dict[str, Case] = {
     "unknown option": (lambda p: rank(npz(p), "--colour", "red"), "--colour"),
     "no DATA": (lambda p: ("rank",), "DATA"),
     "seed that is no number": (lambda p: rank(npz(p), "--seed", "x"), "--seed"),
+    "negative seed": (lambda p: rank(npz(p), "--seed", -1), "--seed: -1 is not a number from 0"),
+    "seed beyond all": (lambda p: rank(npz(p), "--seed", 2**63), "--seed: 9223372036854775808"),
+    "image of one pixel": (lambda p: rank(pets(p), "--image-size", 1), "--image-size: 1 is not"),
+    "negative decay": (lambda p: rank(npz(p), "--set", "weight_decay=-1"), "weight_decay=-1"),
+    "rate beyond all": (lambda p: rank(npz(p), "--set", "lr=1e38"), "--set lr=1e+38: must be"),
+    "momentum above 1": (lambda p: rank(npz(p), "--set", "momentum=1.5"), "momentum=1.5: must be"),
+    "beta beyond all": (lambda p: rank(npz(p), "--set", "beta=1e308"), "--set beta=1e+308"),
     "unknown attribute": (
         lambda p: rank(npz(p), "--attributes", "cue,hat"),
         "--attributes: no column 'hat'",
@@ -277,6 +303,10 @@ OPTIONS: dict[str, Case] = {
     ),
 }
 RUNS: dict[str, Case] = {
+    "out with too long a name": (
+        lambda p: ("rank", npz(p), *QUICK, "--out", p / ("a" * 5000)),
+        "File name too long",
+    ),
     "out below a file": (
         lambda p: ("rank", npz(p), *QUICK, "--out", npz(p) / "run"),
         "--out: cannot write to",

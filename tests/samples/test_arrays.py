@@ -85,3 +85,39 @@ def test_dropping_faulty_rows_keeps_the_rest_in_place(tmp_path):
     assert kept.ids[:5].tolist() == ["0", "1", "2", "4", "6"]
     assert np.array_equal(kept.content.values[kept.content.rows[3]], samples.content.values[4])
     assert [f.id for f in kept.faults] == ["3", "5"]
+
+
+@pytest.mark.parametrize("kind", [">f4", ">f8", "longdouble", "<u2", "u4", "u8", ">i8"])
+def test_numbers_that_torch_has_no_type_for_are_converted(tmp_path, kind):
+    import torch
+
+    x = np.abs(miniatures.features()["X"] * 10).astype(kind)
+    samples = open_samples(str(miniatures.npz(tmp_path / "x.npz", X=x)))
+    assert np.allclose(torch.from_numpy(samples.content.values).double(), x.astype(float))
+
+
+@pytest.mark.parametrize(
+    ("labels", "classes"),
+    [
+        (np.array([b"cat", "é".encode()] * 30), {"cat", "é"}),
+        (np.array(["cat", "\ud800"] * 30), {"cat", "\\ud800"}),
+        (np.array([1, 2] * 30, dtype=">i8"), {"1", "2"}),
+        (np.array([1, 2] * 30, dtype="longdouble"), {"1", "2"}),
+    ],
+)
+def test_labels_of_odd_types_become_class_names(tmp_path, labels, classes):
+    samples = open_samples(str(miniatures.npz(tmp_path / "x.npz", y=labels)))
+    assert set(samples.classes) == classes
+
+
+@pytest.mark.parametrize("kind", ["M8[D]", "c8", "V8"])
+def test_what_cannot_name_a_class_is_refused(tmp_path, kind):
+    with pytest.raises(UsageError, match="y must hold class names or whole numbers"):
+        open_samples(str(miniatures.npz(tmp_path / "x.npz", y=np.zeros(60, dtype=kind))))
+
+
+def test_a_number_that_float32_cannot_hold_is_refused_with_its_row(tmp_path):
+    x = miniatures.features()["X"].astype(float)
+    x[9, 1] = 1e300
+    with pytest.raises(UsageError, match="a number above 1e30 in row 9"):
+        open_samples(str(miniatures.npz(tmp_path / "x.npz", X=x)))

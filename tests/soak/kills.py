@@ -1,4 +1,7 @@
-"""Kills every long command at random moments, resumes it, and compares with an unharmed run.
+"""Stops every long command at random moments, resumes it, and compares with an unharmed run.
+
+Half of the signals are SIGTERM, half SIGKILL, from the first 50 ms on; `--resume` is always given,
+as by a cluster that starts a job again with the same options.
 
 Every run is a fork of this process, so that it starts without the cost of imports:
 
@@ -38,7 +41,8 @@ def commands(names: Sequence[str] = ()) -> list[tuple[str, ...]]:
         ("debias", DATA, "--method", m, "--set", "epochs=20", *OWN.get(m, ())) for m in METHODS
     ]
     bench = [("bench", DATA, "--methods", "erm,lff", "--rank-methods", "sebra", "--seeds", "2")]
-    every = [(*c, *SHARED) for c in (*ranks, *models, *bench)]
+    audit = [("audit", DATA, "--method", "sebra")]
+    every = [(*c, *SHARED) for c in (*ranks, *models, *audit, *bench)]
     return [c for c in every if not names or c[3] in names]
 
 
@@ -52,9 +56,11 @@ def fork(arguments: Sequence[str]) -> int:
     os.dup2(quiet, 1)
     os.dup2(log, 2)
     from sebra.cli.main import run
+    from sebra.errors import stop
 
     status = 1
     try:
+        signal.signal(signal.SIGTERM, stop)
         status = run(list(arguments))
     except BaseException:
         import traceback
@@ -86,8 +92,8 @@ def finish(arguments: Sequence[str], out: Path) -> tuple[float, float]:
     return end - start, end - first if first else 0.0
 
 
-def kill(arguments: Sequence[str], out: Path, after: float, wait: bool) -> bool:
-    """Starts a command and kills it, with `wait` after its first checkpoint; False: it was done."""
+def kill(arguments: Sequence[str], out: Path, after: float, wait: bool, number: int) -> bool:
+    """Starts a command and stops it, with `wait` after its first checkpoint; False: it was done."""
     pid = fork([*arguments, "--out", str(out)])
     end = time.monotonic() + 600
     while wait and not under_way(out) and time.monotonic() < end:
@@ -96,15 +102,14 @@ def kill(arguments: Sequence[str], out: Path, after: float, wait: bool) -> bool:
             return False
         time.sleep(0.002)
     time.sleep(after)
-    os.kill(pid, signal.SIGKILL)
+    os.kill(pid, number)
     _, status = os.waitpid(pid, 0)
-    return os.WIFSIGNALED(status)
+    return os.waitstatus_to_exitcode(status) in (-signal.SIGKILL, 128 + signal.SIGTERM)
 
 
-def again(command: Sequence[str], out: Path) -> list[str]:
-    """How a user goes on: with --resume where there is a checkpoint."""
-    resume = command[0] != "bench" and (out / "checkpoint").is_dir()
-    return [*command, *(["--resume"] if resume else [])]
+def again(command: Sequence[str]) -> list[str]:
+    """How a cluster starts a job, the first time and every time after."""
+    return [*command, "--resume"]
 
 
 def result(folder: Path) -> dict[str, bytes]:
@@ -184,14 +189,17 @@ def _kill_all(root: Path, todo: list[tuple[str, ...]], kills: int, rng: random.R
         shutil.rmtree(out, ignore_errors=True)
         # Most moments are after the first checkpoint; reading the data takes the larger part.
         wait = late > 0 and rng.random() < 0.8
-        killed = kill(command, out, rng.uniform(0, late if wait else seconds), wait)
+        number_of = lambda: rng.choice((signal.SIGTERM, signal.SIGKILL))  # noqa: E731
+        after = rng.uniform(0.05, max(0.06, late if wait else seconds))
+        killed = kill(again(command), out, after, wait, number_of())
         while killed and done < kills:
             done += 1
             resumed += under_way(out)
             more = rng.random() < 0.4
-            killed = more and kill(again(command, out), out, rng.uniform(0, seconds), False)
+            after = rng.uniform(0.05, max(0.06, seconds))
+            killed = more and kill(again(command), out, after, False, number_of())
         if not (out / "metrics.json").is_file() or (out / "checkpoint").is_dir():
-            finish(again(command, out), out)
+            finish(again(command), out)
         found = result(out)
         other = sorted(n for n in {*found, *expected} if found.get(n) != expected.get(n))
         left = [p.name for p in out.rglob("*.tmp")]

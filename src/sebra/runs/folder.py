@@ -273,5 +273,6 @@ def _fresh(command: str) -> Path:
 
 def _latest(command: str) -> Path | None:
     """The unfinished run to go on with; None where there is none and it starts at the beginning."""
-    found = sorted(Path("runs").glob(f"{command}-*/{CHECKPOINT}"), key=lambda p: p.stat().st_mtime)
-    return found[-1].parent if found else None
+    begun = [p for n in (CHECKPOINT, CONFIG) for p in Path("runs").glob(f"{command}-*/{n}")]
+    left = [p for p in begun if p.name == CHECKPOINT or not (p.parent / METRICS).is_file()]
+    return max(left, key=lambda p: p.stat().st_mtime).parent if left else None

@@ -21,6 +21,8 @@ def encode(values: npt.NDArray[Any]) -> tuple[IntArray, tuple[str, ...]]:
     """Codes and names of the distinct values, sorted (numbers as numbers); missing is -1."""
     present = ~missing(values)
     kept = values[present]
+    if kept.dtype.kind == "f":
+        kept = kept.astype(np.float64)  # a long double is no number of Python's
     if kept.dtype.kind in "OS":
         kept = np.array([as_text(v) for v in kept.tolist()], dtype=str)
     distinct, inverse = np.unique(kept, return_inverse=True)

@@ -140,6 +140,7 @@ def bench(
     set_: Set = None,
     attributes: o.Attributes = None,
     track: o.Track = None,
+    resume: o.Resume = False,
     as_json: o.Json = False,
 ) -> None:
     """Run methods x seeds on DATA and print the paper's table beside the paper's figures.
@@ -169,7 +170,7 @@ def bench(
     ]
     require_one("sebra bench")
     o.check_track(track)
-    folder = results_folder(out, "bench")
+    folder = results_folder(out, "bench", resume)
     run = run_bench(sources, options, folder, Bars())
     o.send_track(track, folder)
     _show(run, str(folder.path), as_json)
@@ -194,6 +195,7 @@ def study(
     set_: Set = None,
     attributes: o.Attributes = None,
     track: o.Track = None,
+    resume: o.Resume = False,
     as_json: o.Json = False,
 ) -> None:
     """Run one study on DATA: a table, and the figure drawn from it."""
@@ -207,7 +209,7 @@ def study(
     source = o.make_source(data, 0, device, mode, backbone, weights, image_size, attributes, None)
     require_one("sebra bench study")
     o.check_track(track)
-    folder = results_folder(out, f"study-{name}")
+    folder = results_folder(out, f"study-{name}", resume)
     run = run_study(name, source, options, folder, Bars())
     o.send_track(track, folder)
     _show(run, str(folder.path), as_json)
