@@ -1,4 +1,4 @@
-"""The studies of peeling and of trust."""
+"""The study of peeling."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from sebra.engine.session import Session
 from sebra.ranking.crossfit import HeadJudge, NetworkJudge
 from sebra.ranking.peel import PeelConfig
 from sebra_bench.studies.peel import by_stage, shorter, stage_means
-from sebra_bench.studies.trust import RANKERS, summary
 
 
 def test_the_peel_study_sets_stages_beside_the_faithful_epochs(tmp_path, capsys):
@@ -75,11 +74,10 @@ def test_ever_longer_training_ends_with_the_judge_of_the_ranker(kind):
     assert not torch.allclose(seen[0][1], alone, atol=1e-2)
 
 
-@pytest.mark.parametrize("name", ["peel", "trust"])
-def test_the_studies_need_attributes(tmp_path, capsys, name):
+def test_the_study_needs_attributes(tmp_path, capsys):
     y = np.arange(60) % 2
     np.savez(tmp_path / "bare.npz", X=np.random.default_rng(0).normal(size=(60, 3)), y=y)
-    command = ["bench", "study", name, str(tmp_path / "bare.npz"), "--seeds", "1"]
+    command = ["bench", "study", "peel", str(tmp_path / "bare.npz"), "--seeds", "1"]
     assert cli([*command, "--out", str(tmp_path / "run")]) == 2
     assert "no attribute columns" in capsys.readouterr().err
 
@@ -100,16 +98,3 @@ def test_a_stage_has_the_curves_of_the_seeds_that_tried_it():
 
     found = by_stage([row(1, 1, 2), row(1)])
     assert [[len(way["curve"]) for way in ways] for ways in found] == [[2, 1], [1]]
-
-
-def test_trust_is_summed_up_as_rank_correlation_and_mean_error():
-    runs = [{"somers_d": d, "trust": t} for d, t in ((0.1, 0.2), (0.5, 0.4), (0.9, 0.9))]
-    found = summary(runs)
-    assert found["spearman"] == pytest.approx(1.0)
-    assert found["mean_error"] == pytest.approx(0.2 / 3)
-    assert summary(runs[:1])["spearman"] is None
-
-
-def test_the_trust_study_hears_good_and_bad_settings_of_every_kind():
-    assert {spec.name for spec in RANKERS} == {"sebra", "erm", "random", "peel"}
-    assert len(RANKERS) >= 15

@@ -14,7 +14,6 @@ from sebra.errors import UsageError
 from sebra.workflows.prepared import Source
 from sebra_bench.bench import study
 from sebra_bench.plan import BenchOptions
-from sebra_bench.rows import read_rows
 from sebra_bench.studies.curves import at_epochs, over_seeds, shown_epochs
 from sebra_bench.studies.symmetry import shortcut_groups
 
@@ -157,7 +156,7 @@ class Test_curves:
         }
 
 
-@pytest.mark.parametrize("name", ["peel", "trust", "robustness"])
+@pytest.mark.parametrize("name", ["peel", "robustness"])
 def test_data_on_which_nobody_breaks_an_attribute_is_refused_before_the_work(tmp_path, name):
     y = miniatures.features()["y"]
     for cue in (y, np.full(len(y), np.nan)):
@@ -168,22 +167,11 @@ def test_data_on_which_nobody_breaks_an_attribute_is_refused_before_the_work(tmp
             study(name, Source(str(file), device="cpu"), quick(), folder(tmp_path))
 
 
-@pytest.mark.parametrize(("name", "key"), [("trust", "rank.bogus"), ("noise", "bogus")])
+@pytest.mark.parametrize(("name", "key"), [("peel", "rank.bogus"), ("noise", "bogus")])
 def test_a_setting_that_no_run_of_a_study_has_is_refused(features, tmp_path, name, key):
     options = BenchOptions((), 1, None, (f"{key}=3",))
     with pytest.raises(UsageError, match=r"none of .* has such a setting"):
         study(name, features, options, folder(tmp_path))
-
-
-def test_settings_reach_the_rankings_of_the_trust_study(tmp_path):
-    data = tmp_path / "toy.npz"
-    np.savez(data, **miniatures.features(n=300))
-    options = BenchOptions((), 1, None, ("rank.epochs=3", "rank.enough=0"))
-    study("trust", Source(str(data), device="cpu"), options, folder(tmp_path))
-    rows = read_rows(tmp_path / "run" / "rows.jsonl")
-    epochs = {r["method"]: r["settings"].get("epochs") for r in rows}
-    assert epochs["sebra"] == 3
-    assert epochs["sebra[epochs=2]"] == 2  # its own goes before
 
 
 def test_a_missing_attribute_is_not_a_broken_one_in_the_curves(tmp_path):

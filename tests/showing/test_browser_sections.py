@@ -35,7 +35,13 @@ def suspicious(run: ReportInput, why: str = "unlike every boat") -> ReportInput:
         run,
         table=table,
         heatmaps={"rank": {label: spot}, "stage_1": {label: spot}, "stage_2": {label: spot}},
-        metrics={"ranking": {"somers_d": 0.81, "trust": 0.64}},
+        metrics={
+            "ranking": {
+                "somers_d": 0.81,
+                "trust": 0.64,
+                "controls": {"said": ["a mark would have been found in 8 of 10 trials"]},
+            }
+        },
         config={**run.config, "mode": "features", "weights": "my weights.safetensors"},
         folder="runs/a",
         data="pictures",
@@ -108,10 +114,9 @@ def test_the_range_is_large_enough_to_see_beside_a_heat_map(page: Any) -> None:
     assert strip.locator(".tile").first.bounding_box()["width"] >= 48
 
 
-def test_trust_is_said_in_words_and_in_figures(page: Any) -> None:
+def test_what_controls_showed_is_said_in_words(page: Any) -> None:
     summary = page.locator("#summary").inner_text()
-    assert "Trust is high: 0.64" in summary
-    assert "found without attributes" in summary
+    assert "A mark would have been found in 8 of 10 trials." in summary
 
 
 def test_the_next_commands_take_the_network_along(page: Any) -> None:

@@ -169,6 +169,18 @@ def make_rank_options(
     return options
 
 
+def make_audit_options(
+    method: RankMethod = "peel",
+    neurons: Neurons = None,
+    tune: Tune = False,
+    tune_seconds: TuneSeconds = 120,
+    preset: Preset = None,
+    set_: Set = None,
+) -> RankOptions:
+    """As for `rank`, by default with the method that names patterns: a verdict needs them."""
+    return make_rank_options(method, neurons, tune, tune_seconds, preset, set_)
+
+
 def takes(**groups: Callable[..., Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Gives a command the options that a function takes, as one parameter: what it returns."""
 

@@ -58,6 +58,9 @@ def show_ranking(metrics: Mapping[str, Any]) -> None:
         "largest_bucket_share": "largest bucket (share)",
     }
     show_tuning(metrics.get("tuning", ()))
+    verdict = metrics.get("verdict")
+    if verdict is not None:
+        line(f"{verdict['state']}: {verdict['reason']}")
     rows = [[shown, found[key]] for key, shown in names.items() if key in found]
     for stage in found.get("stages", ()):
         given = ", ".join(f"{k} {v:.2f}" for k, v in stage["given"].items() if v is not None)

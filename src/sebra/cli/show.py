@@ -60,7 +60,7 @@ def show_comparison(comparisons: Sequence[Mapping[str, Any]]) -> None:
     table("on the balanced test split, in percent", ["", *names], rows)
 
 
-@o.takes(chosen=o.make_rank_options, source=o.make_source)
+@o.takes(chosen=o.make_audit_options, source=o.make_source)
 def audit(
     chosen: RankOptions,
     source: Source,

@@ -11,7 +11,7 @@ then the chance that a sample's label is wrong, and a sample is flagged where it
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -40,11 +40,12 @@ class NoiseEstimate:
     """One entry per sample of the task.
 
     noise: 0 to 1, the chance that the label is wrong. suggested: the class (code) it seems
-    to belong to: for those not flagged, its own.
+    to belong to: for those not flagged, its own. logits: of heads that have not seen it.
     """
 
     noise: Array
     suggested: Array
+    logits: Array | None = None
 
     @property
     def flagged(self) -> npt.NDArray[np.bool_]:
@@ -90,7 +91,8 @@ def _estimate(read: Reader, targets: Tensor, classes: int, seed: int) -> NoiseEs
     labels = targets.cpu().numpy().astype(np.int64)
     if len(labels) < FEWEST_SAMPLES or len(np.unique(labels)) < 2:
         return _nothing(labels)
-    return mislabelled(held_out_logits(read, targets, classes, seed), labels)
+    logits = held_out_logits(read, targets, classes, seed)
+    return replace(mislabelled(logits, labels), logits=logits)
 
 
 def mislabelled(logits: Array, labels: Array) -> NoiseEstimate:
@@ -109,6 +111,15 @@ def mislabelled(logits: Array, labels: Array) -> NoiseEstimate:
     # Classes that cannot be told apart explain each other's labels as well as wrong labels do.
     noise = noise * np.minimum(1.0, 2 * _told_apart(logits, labels)[labels, other])
     return NoiseEstimate(noise, np.where(noise >= SUSPECT, other, labels))
+
+
+def calibrated(logits: Array, labels: Array) -> Array:
+    """The chance of every class by logits of models that have not seen the samples."""
+    rows = np.random.default_rng(0).permutation(len(labels))[:MOST_FITTED]
+    as_given = np.eye(logits.shape[1])
+    sure = _temperature(logits[rows].astype(np.float64), as_given, labels[rows], 1.0, 30.0)
+    out: Array = softmax(sure * logits.astype(np.float64), axis=1)
+    return out
 
 
 def _told_apart(logits: Array, labels: Array) -> Array:

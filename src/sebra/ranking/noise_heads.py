@@ -49,7 +49,9 @@ def held_out_logits(read: Reader, y: Tensor, classes: int, seed: int) -> Array:
 def _head(x: Tensor, y: Tensor, classes: int) -> Tensor:
     """Weights (d + 1 x classes) that minimise `mean CE + |w|² / (2 strength n)`."""
     head = torch.zeros(x.shape[1] + 1, classes, device=x.device, requires_grad=True)
-    optimizer = torch.optim.LBFGS([head], max_iter=_STEPS, line_search_fn="strong_wolfe")
+    optimizer = torch.optim.LBFGS(
+        [head], max_iter=_STEPS, tolerance_grad=1e-4, line_search_fn="strong_wolfe"
+    )
 
     def loss() -> Tensor:
         optimizer.zero_grad()

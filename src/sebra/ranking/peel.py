@@ -107,6 +107,7 @@ class PeelRanker(Ranker[PeelConfig]):
     """Ranks by the patterns a sample follows, stronger ones first."""
 
     config_class: ClassVar[type[PeelConfig]] = PeelConfig
+    names_patterns: ClassVar[bool] = True
 
     def rank(self, task: Task, session: Session, monitor: Monitor) -> RankResult:
         cfg = self.config

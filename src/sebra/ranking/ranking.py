@@ -92,12 +92,14 @@ class Ranker(ABC, Generic[Config]):
 
     config_class: a frozen dataclass with its settings. sees_patches: whether frozen features of
     pictures come to it as patch features, where they can be made, or as the network gives them.
-    takes_marks: whether a person can mark something for it, by `--neurons`.
+    takes_marks: whether a person can mark something for it, by `--neurons`. names_patterns: whether
+    it gives a stage to each pattern that it finds, and none where it finds nothing.
     """
 
     config_class: ClassVar[type[Any]]
     sees_patches: ClassVar[bool] = True
     takes_marks: ClassVar[bool] = False
+    names_patterns: ClassVar[bool] = False
 
     def __init__(self, config: Config) -> None:
         self.config = config
@@ -159,6 +161,7 @@ class Ranking:
         self.folder: Path | None = None
         self.data: str = ""
         self.patterns: PatternModel | None = None  # tells the stages of other samples
+        self.logits: Array | None = None  # held-out ones, while the run that made them lasts
 
     @classmethod
     def from_result(
@@ -196,7 +199,7 @@ class Ranking:
 
     @property
     def trust(self) -> float | None:
-        """How far to trust the order, from 0 to 1, without any bias labels; None where unknown."""
+        """What the controls say of the order, from 0 to 1; None where they could not run."""
         found = self.details.get("trust")
         return None if found is None else float(found)
 

@@ -51,13 +51,16 @@ class Meter:
             self.seconds[name] = self.seconds.get(name, 0.0) + took - self._inside
             self._inside = around + took
 
+    def so_far(self) -> float:
+        """Seconds since the run began."""
+        return time.perf_counter() - self._start
+
     def result(self) -> dict[str, Any]:
         """The figures for `metrics.json`; stops the sampling."""
         self._peak.stop.set()
         self._thread.join()
         self._peak.look()
-        total = time.perf_counter() - self._start
-        rounded = {k: round(v, 3) for k, v in {**self.seconds, "total": total}.items()}
+        rounded = {k: round(v, 3) for k, v in {**self.seconds, "total": self.so_far()}.items()}
         out: dict[str, Any] = {"seconds": rounded, "peak_memory_mib": round(self._peak.mib, 1)}
         gpu = _gpu_mib()
         if gpu is not None:

@@ -109,7 +109,7 @@ def _tiles(run: ReportInput, ranked: Ranked) -> list[tuple[str, str, str]]:
             label, meaning = RANKING_FIGURES[key]
             tiles.append((label, figure(ranking[key], 2 if key != "pd" else 1), meaning))
     if mean(ranking.get("trust")) is not None:
-        meaning = "the Somers’ D to expect, found without attributes"
+        meaning = "what controls on copies of the data kept of a planted mark"
         tiles.append(("trust", figure(ranking["trust"], 2), meaning))
     models = [(c.get("name", "model"), c.get("evaluation", {})) for c in run.comparisons]
     if not models:

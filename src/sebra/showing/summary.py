@@ -60,7 +60,7 @@ def summarise(
 
     `data` (with the options that every command on it takes) and `run` are ready for a shell.
     """
-    summary = _verdict(ranked, cues, biases)
+    summary = _verdict(ranked, cues, biases, metrics.get("verdict"))
     cost = _cost(metrics, comparisons)
     if cost:
         summary.answers.append(Answer("What does it cost a model?", cost))
@@ -73,9 +73,13 @@ def summarise(
     return summary
 
 
-def _verdict(ranked: Ranked, cues: Sequence[Cue], biases: Sequence[Bias]) -> Summary:
+def _verdict(
+    ranked: Ranked, cues: Sequence[Cue], biases: Sequence[Bias], verdict: Mapping[str, str] | None
+) -> Summary:
     if cues:
         return _from_cues(cues)
+    if verdict is not None and len(ranked):
+        return _from_verdict(biases, verdict)
     if biases:
         return _from_biases(biases)
     if not len(ranked):
@@ -88,6 +92,20 @@ def _verdict(ranked: Ranked, cues: Sequence[Cue], biases: Sequence[Bias]) -> Sum
     )
     headline = Markup("No figure can say yet whether there is a shortcut: look at the galleries")
     return Summary("unknown", headline, [Answer("How strong is it?", text)])
+
+
+def _from_verdict(biases: Sequence[Bias], verdict: Mapping[str, str]) -> Summary:
+    """What the run itself concluded, without attributes."""
+    why = Answer(
+        "Why?", Markup("{}.").format(verdict["reason"][:1].upper() + verdict["reason"][1:])
+    )
+    if verdict["state"] == "nothing found":
+        return Summary("weak", Markup("No pattern found, and one like it would have been"), [why])
+    found = _from_biases(biases) if biases else Summary("unknown", Markup())
+    if verdict["state"] == "found":
+        return Summary(found.level, found.headline, [why, *found.answers])
+    headline = Markup("It cannot be told whether there is a pattern: look at the galleries")
+    return Summary("unknown", headline, [why, *found.answers])
 
 
 def _from_cues(cues: Sequence[Cue]) -> Summary:
@@ -194,14 +212,8 @@ def _trust(ranking: Mapping[str, Any]) -> list[Markup]:
                 said, figure(ranking["somers_d"], 2)
             )
         )
-    trust = mean(ranking.get("trust"))
-    if trust is not None:
-        said = "high" if trust >= FOUND else "fair" if trust >= PARTLY else "low"
-        out.append(
-            Markup("Trust is {}: {}, the Somers’ D to expect by what the run could check.").format(
-                said, figure(ranking["trust"], 2)
-            )
-        )
+    for said in ranking.get("controls", {}).get("said", ()):
+        out.append(Markup("{}.").format(str(said)[:1].upper() + str(said)[1:]))
     learned = mean(ranking.get("learned"))
     share = mean(ranking.get("largest_bucket_share"))
     if learned is not None and learned < SWALLOWED:

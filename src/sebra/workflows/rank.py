@@ -13,9 +13,9 @@ from sebra.engine.device import load_optimisers
 from sebra.engine.session import ProgressSink, Session
 from sebra.errors import UsageError
 from sebra.measuring.ranks import quality_of
+from sebra.ranking.controls import run_controls
 from sebra.ranking.ranking import Monitor, Ranker, Ranking
 from sebra.ranking.registry import ranker_class
-from sebra.ranking.trust import trust_in, witness_of
 from sebra.runs.config import Settled, ranking_network, settle
 from sebra.runs.folder import RANKING, RunFolder
 from sebra.runs.meter import Meter
@@ -27,6 +27,7 @@ from sebra.workflows.presets import named_preset
 from sebra.workflows.saliency import find_saliency, save_saliency
 from sebra.workflows.suspects import add_noise
 from sebra.workflows.tune import space_of, tune
+from sebra.workflows.verdict import verdict_of
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,7 @@ def rank(
             ranker.take_marks(options.neurons, prepared.readable("train"))
         ranker, settled, trials = tuned(options, prepared, ranker, settled, session, meter)
         run = rank_prepared(prepared, ranker, session, meter)
+        judge(run, ranker, session, meter)
     if trials:
         run.metrics["tuning"] = trials
     if folder is not None:
@@ -91,7 +93,7 @@ def check_options(options: RankOptions) -> None:
     if options.neurons is not None and not ranker_class(options.method).takes_marks:
         raise UsageError(f"--neurons: belongs to --method neurons, not {options.method}")
     if options.tune_seconds is not None:
-        space_of(options.method, "finetune")
+        space_of(options.method)
     ranker_for(options, mode="finetune")  # whichever the mode will be, the same values are valid
 
 
@@ -121,7 +123,7 @@ def tuned(
     if options.tune_seconds is None:
         return ranker, settled, []
     config = settled.config
-    space = space_of(options.method, prepared.mode, options.overrides, config)
+    space = space_of(options.method, options.overrides, config)
     with meter.phase("open"):
         task = prepared.rank_task(ranker)
     with meter.phase("start"):
@@ -136,14 +138,8 @@ def rank_prepared(
 ) -> RankRun:
     """Ranks the training split of a prepared data set."""
     with meter.phase("open"):
-        task = prepared.rank_task(ranker)
         history = history_of(prepared.samples, lambda name: prepared.rank_task(ranker, name))
     ranking = ranking_of(prepared, ranker, session, meter, history)
-    with meter.phase("trust"):
-        trusted = trust_in(witness_of(task), ranking.table["rank"].to_numpy())
-    if trusted is not None:
-        ranking.details["trust"] = trusted.value
-        ranking.details["trust_figures"] = trusted.figures
     with meter.phase("measure"):
         figures = measure(ranking, prepared.samples)
     metrics = {
@@ -172,6 +168,31 @@ def ranking_of(
         ranking.data = prepared.source.data
         add_noise(ranking, prepared, session, meter, result.noise)
     return ranking
+
+
+def judge(run: RankRun, ranker: Ranker[Any], session: Session, meter: Meter) -> None:
+    """Tries the ranker on copies of the data, as long as the run took so far; then the verdict.
+
+    Controls run over features alone, and not for a ranker that goes by a person's marks.
+    """
+    controls = None
+    if run.prepared.mode == "features" and not ranker.takes_marks:
+        task = run.prepared.rank_task(ranker)
+        logits = run.ranking.logits if ranker.names_patterns else None
+        with meter.phase("controls"):
+            controls = run_controls(
+                task, lambda: type(ranker)(ranker.config), meter.so_far(), logits
+            )
+    elif run.prepared.mode != "features":
+        session.note("no controls and no trust: they need frozen features (--mode features)")
+    details = run.ranking.details
+    if controls is not None:
+        details.update(trust=controls.trust, controls=controls.to_dict())
+        for said in controls.sentences():
+            session.note(f"controls: {said}")
+    run.metrics["verdict"] = verdict_of(run.ranking, ranker.names_patterns, controls)
+    run.metrics["ranking"] |= {k: details[k] for k in ("trust", "controls") if k in details}
+    run.metrics["notes"] = list(session.notes)
 
 
 def measure(ranking: Ranking, samples: Samples) -> dict[str, Any]:

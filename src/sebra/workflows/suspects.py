@@ -39,3 +39,4 @@ def add_noise(
         why=np.asarray(found.reasons(part.labels, part.classes), dtype=object),
     )
     ranking.details["suspects"] = int(found.flagged.sum())
+    ranking.logits = found.logits

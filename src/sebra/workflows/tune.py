@@ -1,4 +1,4 @@
-"""`--tune`: the ranker's settings chosen by trust, without any attribute and bounded by time.
+"""`--tune`: the ranker's settings chosen by controls, without any attribute and bounded by time.
 
 A search along one setting after the other: the settings as they are come first, then, per setting,
 its alternatives beside the best so far; whatever is trusted more is kept. The space is small and
@@ -9,22 +9,24 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 
 from sebra.engine.session import Session
 from sebra.engine.task import Task
-from sebra.errors import NumericalError, UsageError
-from sebra.ranking.ranking import Blind, Ranker, ranks_within_classes
-from sebra.ranking.trust import Witness, trust_in, witness_of
+from sebra.errors import UsageError
+from sebra.ranking.controls import FEWEST, run_controls
+from sebra.ranking.noise import estimate_noise
+from sebra.ranking.ranking import Ranker
 
 SECONDS = 120.0
 LEAST_GAIN = 0.005  # of trust, below which the settings as they are stay
+TRIALS = 3  # of each control per setting, the same ones for all
 
 
 @dataclass(frozen=True)
@@ -40,32 +42,20 @@ class Axis:
         found = [type(now)(v) for v in (*self.values, *(now * f for f in self.factors))]
         return [value for value in found if value != now]
 
-    def cost(self, now: Any, value: Any) -> float:
-        """How many times as long a trial takes with the value."""
-        return max(1.0, float(value) / float(now)) if self.name == "steps" else 1.0
-
 
 _LEARNING = (
     Axis("lr", factors=(0.2, 5.0)),
     Axis("p_critical", values=(0.95, 0.6)),
     Axis("beta", values=(2.0, 0.6)),
 )
-SPACES: dict[str, dict[str, tuple[Axis, ...]]] = {
-    "sebra": {"features": _LEARNING, "finetune": _LEARNING},
-    "erm": {"features": _LEARNING[:2], "finetune": _LEARNING[:2]},
-    "peel": {
-        "features": (
-            Axis("penalty", factors=(3.0, 0.3)),
-            Axis("penalty_contrast", factors=(3.0, 0.3)),
-        ),
-        "finetune": (Axis("steps", factors=(2.0, 0.5)), Axis("lr", factors=(3.0, 0.3))),
-    },
+SPACES: dict[str, tuple[Axis, ...]] = {
+    "sebra": _LEARNING,
+    "erm": _LEARNING[:2],
+    "peel": (Axis("penalty", factors=(3.0, 0.3)), Axis("penalty_contrast", factors=(3.0, 0.3))),
 }
 
 
-def space_of(
-    method: str, mode: str, fixed: tuple[str, ...] = (), config: Any = None
-) -> tuple[Axis, ...]:
+def space_of(method: str, fixed: tuple[str, ...] = (), config: Any = None) -> tuple[Axis, ...]:
     """What `--tune` varies; settings that the user gave (`--set`) stay as they are."""
     if method not in SPACES:
         raise UsageError(
@@ -74,8 +64,7 @@ def space_of(
     given = {text.partition("=")[0] for text in fixed}
     if "lam" in given or getattr(config, "lam", None) is not None:
         given |= {"p_critical", "beta"}  # lam is a threshold of its own, tied to beta
-    axes = SPACES[method]["features" if mode == "features" else "finetune"]
-    return tuple(axis for axis in axes if axis.name not in given)
+    return tuple(axis for axis in SPACES[method] if axis.name not in given)
 
 
 def tune(
@@ -111,19 +100,19 @@ class _Search:
         self, task: Task, kind: type[Ranker[Any]], seconds: float, session: Session
     ) -> None:
         self.task, self.kind, self.session = task, kind, session
-        self.labels = task.targets.cpu().numpy().astype(np.int64)
+        self.logits = estimate_noise(task).logits if kind.names_patterns else None
         self.ends = time.monotonic() + seconds
-        found = witness_of(task)
-        if found is None:
+        if task.inputs.is_image or task.inputs.is_text:
+            raise UsageError("--tune: its controls need frozen features; add --mode features")
+        if len(task) < FEWEST or int(task.targets.min()) == int(task.targets.max()):
             raise UsageError("--tune: too few samples or classes to tell good rankings from bad")
-        self.witness: Witness = found
         self.trials: list[dict[str, Any]] = []
 
     def run(self, config: Any, space: tuple[Axis, ...]) -> list[dict[str, Any]]:
         best = self._try(config, {axis.name: getattr(config, axis.name) for axis in space})
         for axis in space:
             for value in axis.beside(getattr(config, axis.name)):
-                if not self._time_left(axis.cost(getattr(config, axis.name), value)):
+                if not self._time_left():
                     break
                 trial = self._try(config, {**best["settings"], axis.name: value})
                 if trial["trust"] > best["trust"] + LEAST_GAIN:
@@ -131,21 +120,16 @@ class _Search:
         best["chosen"] = True
         return self.trials
 
-    def _time_left(self, cost: float) -> bool:
-        """Whether another trial, as long as the longest so far by its cost, would end in time."""
+    def _time_left(self) -> bool:
+        """Whether another trial, as long as the longest so far, would end in time."""
         longest: float = max(t["seconds"] for t in self.trials)
-        return time.monotonic() + cost * longest <= self.ends
+        return time.monotonic() + longest <= self.ends
 
     def _try(self, config: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
         started = time.monotonic()
-        ranker = self.kind(dataclasses.replace(config, **settings))
-        try:
-            result = ranker.rank(self.task, Session(), Blind())
-            rank = ranks_within_classes(result.bucket, result.score, self.labels)
-            trusted = None if result.collapsed else trust_in(self.witness, rank)
-            value = 0.0 if trusted is None else trusted.value
-        except NumericalError:  # a step that large diverges: a bad setting, not a failed search
-            value = 0.0
+        chosen = dataclasses.replace(config, **settings)
+        controls = run_controls(self.task, lambda: self.kind(chosen), math.inf, self.logits, TRIALS)
+        value = 0.0 if controls is None else controls.trust
         trial = {
             "settings": dict(settings),
             "trust": value,

@@ -22,7 +22,7 @@ from sebra_bench.speed.rates import Bench, Line
 from sebra_bench.speed.tools import peak_memory_mib, reset_memory, wait
 
 _FEWER = 0.25  # of the draws, at a rate that makes up for it (see `quick`)
-_AFTER = ("noise", "trust")  # judged when the ranking is finished; the reference does neither
+_AFTER = ("noise", "controls")  # judged when the ranking is finished; the reference does neither
 
 
 @dataclass(frozen=True)

@@ -46,10 +46,6 @@ STUDIES: dict[str, tuple[str, str]] = {
         "sebra_bench.studies.symmetry",
         "training loss of samples with and without the shortcuts",
     ),
-    "trust": (
-        "sebra_bench.studies.trust",
-        "trust without attributes beside the true Somers' D, over rankers and settings",
-    ),
 }
 
 

@@ -1,0 +1,112 @@
+"""Controls: a ranker that finds marks is trusted, one that goes by chance or claims much is not."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from ranking.toys import noisy, task_of
+from sebra.ranking.controls import Controls, _Bench, run_controls
+from sebra.ranking.noise import estimate_noise
+from sebra.ranking.ranking import Ranker, RankResult
+
+
+class Chance(Ranker):
+    """An order by chance."""
+
+    def rank(self, task, session, monitor) -> RankResult:
+        score = np.random.default_rng(0).random(len(task))
+        return RankResult(np.zeros(len(task), dtype=np.int64), score)
+
+
+class Seer(Ranker):
+    """Sees every class by a linear model; names a stage whatever there is."""
+
+    names_patterns = True
+
+    def rank(self, task, session, monitor) -> RankResult:
+        x = task.batch(torch.arange(len(task))).double().numpy()
+        x = np.c_[(x - x.mean(0)) / x.std(0), np.ones(len(x))]
+        labels = task.targets.numpy()
+        hot = 2.0 * np.eye(task.classes)[labels] - 1
+        seen = (x @ np.linalg.lstsq(x, hot, rcond=None)[0])[np.arange(len(x)), labels]
+        return RankResult(np.zeros(len(x), dtype=np.int64), seen, stages={"stage_1": seen})
+
+
+class Silent(Seer):
+    """Names nothing."""
+
+    def rank(self, task, session, monitor) -> RankResult:
+        found = super().rank(task, session, monitor)
+        return RankResult(found.bucket, found.score)
+
+
+def hard(n: int = 800, d: int = 20):
+    """Two classes that can hardly be told apart: a mark is the easiest thing to see."""
+    rng = np.random.default_rng(0)
+    y = np.arange(n) % 2
+    x = rng.normal(size=(n, d)).astype(np.float32)
+    x[:, 0] += 0.5 * y
+    return task_of(x, y)
+
+
+def test_a_mark_is_found_by_who_looks_and_not_by_chance():
+    task = hard()
+    seen = run_controls(task, lambda: Seer(None), 1e9, most=4)
+    chance = run_controls(task, lambda: Chance(None), 1e9, most=4)
+    assert seen.found == 4
+    assert chance.found == 0
+    assert seen.trust > 0.8 > 0.3 > chance.trust
+
+
+def test_the_mark_is_as_visible_as_it_says():
+    """A linear model tells samples with it from samples without it in 99 of 100 cases."""
+    bench = _Bench(hard(4000), None)
+    shift = bench._direction(np.random.default_rng(3))
+    yes, no = (bench.shown + shift).numpy(), bench.shown.numpy()
+    x = np.r_[yes[:2000], no[2000:]]
+    y = np.repeat([1.0, -1.0], 2000)
+    x = np.c_[x * 20**0.5, np.ones(4000)]
+    teach = np.arange(4000) % 2 == 0
+    head = np.linalg.lstsq(x[teach], y[teach], rcond=None)[0]
+    right = (np.sign(x[~teach] @ head) == y[~teach]).mean()
+    assert right == pytest.approx(0.99, abs=0.01)
+
+
+def test_claims_without_a_pattern_cost_trust():
+    task = noisy(n=300)
+    logits = estimate_noise(task).logits
+    loud = run_controls(task, lambda: Seer(None), 1e9, logits, most=3)
+    assert loud.claims == (True, True, True)
+    assert loud.trust == 0
+    silent = run_controls(task, lambda: Silent(None), 1e9, logits, most=3)
+    assert silent.claims == (False, False, False)
+    assert silent.found == 0
+
+
+def test_without_time_one_trial_of_each_is_made():
+    task = noisy(n=300)
+    found = run_controls(task, lambda: Seer(None), 0.0, estimate_noise(task).logits)
+    assert (len(found.areas), len(found.claims)) == (1, 1)
+
+
+def test_too_few_samples_say_nothing():
+    assert run_controls(noisy(n=30), lambda: Seer(None), 1e9) is None
+
+
+def test_what_they_showed_is_said_in_a_sentence_each():
+    said = Controls((0.95, 0.99, 0.7), (False, True)).sentences()
+    assert said == [
+        "a mark on 95% of one class would have been found in 2 of 3 trials",
+        "in 2 trials without any pattern one was claimed",
+    ]
+    assert Controls((0.5,), ()).sentences()[0].endswith("in 0 of 1 trial")
+
+
+def test_the_task_is_left_as_it_was():
+    task = hard(200)
+    x, y = task.batch(torch.arange(200)).clone(), task.targets.clone()
+    run_controls(task, lambda: Seer(None), 1e9, estimate_noise(task).logits, most=2)
+    assert torch.equal(task.batch(torch.arange(200)), x)
+    assert torch.equal(task.targets, y)
