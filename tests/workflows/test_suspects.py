@@ -48,6 +48,7 @@ def test_a_ranker_that_estimates_noise_spares_the_run_a_second_estimate(monkeypa
 
     monkeypatch.setattr(peel, "estimate_noise", estimate)
     monkeypatch.setattr(suspects, "estimate_noise", estimate)
+    monkeypatch.setattr("sebra.workflows.rank.run_controls", lambda *_: None)  # estimate for copies
     source = Source("demo?n=300", device="cpu", mode="features", backbone="random")
     plain = rank(source, RankOptions("random")).ranking
     assert len(calls) == 1
