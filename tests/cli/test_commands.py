@@ -132,7 +132,7 @@ def test_a_broken_image_goes_to_quarantine_and_the_run_goes_on(call_cli, pets, t
 
 
 def test_audit_ranks_and_reports(printed, pets, tmp_path):
-    found = printed("audit", pets, *QUICK, "--out", "run")
+    found = printed("audit", pets, "--method", "sebra", *QUICK, "--out", "run")
     assert names(tmp_path / "run") == {*RANKING, "report.html", "saliency.npz"}
     assert found == kept(tmp_path / "run")
     assert Path(found["report"]) == Path("run") / "report.html"

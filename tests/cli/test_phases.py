@@ -11,7 +11,10 @@ import pytest
 @pytest.mark.parametrize(
     ("command", "phases"),
     [
-        (["audit", "demo?n=120"], {"start", "open", "rank", "measure", "trust", "write", "report"}),
+        (
+            ["audit", "demo?n=120"],
+            {"start", "open", "rank", "measure", "controls", "write", "report"},
+        ),
         (["debias", "demo?n=120", "--method", "erm"], {"start", "open", "debias", "evaluate"}),
     ],
     ids=["audit", "debias"],

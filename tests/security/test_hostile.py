@@ -161,7 +161,7 @@ def test_a_manifest_of_hostile_names_gives_a_harmless_report(tmp_path, call_cli)
         rows.append({"path": f"{i}.png", "id": f"{HOSTILE}{i}", "label": label, HOSTILE: HOSTILE})
     pd.DataFrame(rows).to_csv(tmp_path / "t.csv", index=False)
     done = call_cli(
-        "audit", tmp_path / "t.csv", "--device", "cpu", "--backbone", "random",
+        "audit", tmp_path / "t.csv", "--device", "cpu", "--backbone", "random", "--method", "sebra",
         "--set", "epochs=2", "--out", tmp_path / "run",
     )  # fmt: skip
     assert done.status == 0, done.stderr
