@@ -73,15 +73,6 @@ def contrast_weights(before: Flags, splits: Flags, labels: Ints, trust: Floats) 
     return per_class(trust * shared[cell] / np.maximum(side, 1e-12), labels)
 
 
-def surely_follow(margins: Floats, labels: Ints) -> Flags:
-    """The samples nearer to the median of their class than to zero, by each of n x k margins."""
-    out = np.ones(len(labels), dtype=bool)
-    for c in np.unique(labels):
-        here = labels == c
-        out[here] = (margins[here] >= np.median(margins[here], axis=0) / 2).all(axis=1)
-    return out
-
-
 def per_class(weights: Floats, labels: Ints) -> Floats:
     """The same weights with a total of one in every class (zero where a class has none)."""
     total = np.bincount(labels, weights)

@@ -26,7 +26,7 @@ def find_candidate(
 ) -> dict[str, Tensor]:
     """What most samples of a class share and the model goes by, as tensors that can be kept.
 
-    before: n x k, which of the earlier patterns each sample follows. heard: samples that surely
+    before: n x k, which of the earlier patterns each sample follows. heard: samples that
     follow them all, by which the evidence goes: among the others some break one. The result has
     `easy`, the margin of the class by the easiest cue, `margin`, above zero for samples that follow
     the candidate, the evidence (`sums`, `spreads`) and, over features, what tells it of other

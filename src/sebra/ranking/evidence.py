@@ -71,7 +71,7 @@ def evidence_of(
     told, rest: held-out logits, n x classes, of models that see the candidate and of models that
     see the class by everything else. suspects: samples that may break the candidate; a class
     without any has no evidence. heard: samples that are one cloud of their class as far as is
-    known, since they surely follow the patterns found so far.
+    known, since they follow the patterns found so far.
     """
     sums, spreads = np.zeros(told.shape[1]), np.zeros(told.shape[1])
     second = _likeliest_other(told, labels)

@@ -25,7 +25,7 @@ from torch import Tensor
 
 from sebra.engine.session import Session
 from sebra.engine.task import Task
-from sebra.ranking.balance import Flags, neutral_weights, surely_follow
+from sebra.ranking.balance import Flags, neutral_weights
 from sebra.ranking.candidate import find_candidate, told_plainly
 from sebra.ranking.crossfit import HeadJudge, Judge, NetworkJudge
 from sebra.ranking.evidence import Evidence
@@ -169,8 +169,7 @@ class PeelRanker(Ranker[PeelConfig]):
                     wrong = _noise_given(judge, before, labels, noise)
                 finally:
                     session.leave()
-            earlier = np.array([s.margin for s in found]).reshape(-1, len(labels)).T
-            heard = surely_follow(earlier, labels)
+            heard = np.asarray(before.all(axis=1))
             kept = find_candidate(judge, before, labels, 1 - wrong, heard)
             return {**kept, "noise": torch.from_numpy(wrong)}
 
