@@ -45,11 +45,12 @@ def rank(
 def debias(
     data: str,
     ranking: Ranking | str | None = None,
-    method: str = "sebra",
+    method: str = "auto",
     *,
     out: str | None = None,
     preset: str | None = None,
     settings: dict[str, Any] | None = None,
+    select: str = "auto",
     **source: Any,
 ) -> Model:
     """Trains a model on DATA; ranks first where the method needs it and no ranking is given."""
@@ -62,7 +63,7 @@ def debias(
     if isinstance(ranking, (str, Path)):
         ranking = Ranking.load(ranking)
     folder = None if out is None else RunFolder.create(out, "debias")
-    options = DebiasOptions(method, preset, _overrides(settings))
+    options = DebiasOptions(method, preset, _overrides(settings), select=select)
     found = run(Source(data=data, **source), options, folder, ranking=ranking)
     found.model.details["metrics"] = found.metrics
     return found.model

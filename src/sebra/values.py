@@ -62,6 +62,7 @@ LIMITS: Mapping[str, Range | Names] = {
     "k": _COUNT,
     "min_group": Range(0, 1e9),
     "image_size": Range(8, 2048),
+    "budget": Range(0, 100),
     "tune_seconds": Range(1, 1e7),
     "mode": Names(("auto", "features", "finetune")),
     # how a network is trained
@@ -71,6 +72,7 @@ LIMITS: Mapping[str, Range | Names] = {
     "momentum": Range(0, 1, below=True),
     "weight_decay": Range(0, 1000),
     "batch": Range(0, 2**20),
+    "select": Names(("auto", "groups")),
     "schedule": Names(("constant", "cosine")),
     "average": Range(0, 100_000),
     "start": Names(("zero", "probe")),

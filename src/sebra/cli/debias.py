@@ -9,6 +9,7 @@ import typer
 
 from sebra.cli import options as o
 from sebra.cli.output import Bars, emit, line, table
+from sebra.errors import UsageError
 
 if TYPE_CHECKING:
     from sebra.workflows.prepared import Source
@@ -23,7 +24,7 @@ def register(app: typer.Typer) -> None:
 @o.takes(source=o.make_source)
 def debias(
     source: Source,
-    method: o.DebiasMethod = "sebra",
+    method: o.DebiasMethod = "auto",
     ranking: Annotated[
         str | None,
         typer.Option(
@@ -34,6 +35,20 @@ def debias(
         str | None,
         typer.Option("--rank-method", help="The ranker to use when no --ranking is given."),
     ] = None,
+    budget: Annotated[
+        float | None,
+        typer.Option(
+            "--budget",
+            metavar="POINTS",
+            help="Ordinary accuracy that --method auto may give away [default: 3].",
+        ),
+    ] = None,
+    select: Annotated[
+        str,
+        typer.Option(
+            "--select", help="What chooses the model: auto (no attributes), or true val groups."
+        ),
+    ] = "auto",
     min_group: Annotated[
         int, typer.Option("--min-group", help="Smaller test groups are never the worst group.")
     ] = 20,
@@ -49,7 +64,8 @@ def debias(
     from sebra.workflows.debias import DebiasOptions, check_options
     from sebra.workflows.debias import debias as run_debias
 
-    chosen = DebiasOptions(method, preset, tuple(set_ or ()), ranking, rank_method, min_group)
+    settings = (*(set_ or ()), *budget_setting(budget, method))
+    chosen = DebiasOptions(method, preset, settings, ranking, rank_method, min_group, select)
     check_options(chosen)
     o.check_track(track)
     folder = RunFolder.create(out, "debias", resume)
@@ -57,8 +73,40 @@ def debias(
     o.send_track(track, folder)
     emit(run.metrics, as_json)
     if not as_json:
+        show_choice(run.metrics)
         show_evaluation(run.metrics["evaluation"], method)
         line(f"run: {folder.path}")
+
+
+def budget_setting(budget: float | None, method: str) -> tuple[str, ...]:
+    """`--budget` as the setting of `auto` that it is."""
+    if budget is None:
+        return ()
+    if method != "auto":
+        raise UsageError(f"--budget: belongs to --method auto, not {method}")
+    return (f"budget={budget}",)
+
+
+def show_choice(metrics: Mapping[str, Any]) -> None:
+    """What `auto` decided: plain training and the kept model side by side."""
+    choice = metrics.get("choice")
+    if choice is None:
+        return
+    plain, kept = choice["figures"]["plain"], choice["figures"]["kept"]
+    rows = [["accuracy, held-out samples", plain["accuracy"], kept["accuracy"]]]
+    if choice["patterns"]:
+        rows.append(["mean over classes and patterns", plain["balanced"], kept["balanced"]])
+    sides = zip(plain.get("patterns", ()), kept.get("patterns", ()), strict=True)
+    for k, (before, after) in enumerate(sides, 1):
+        for side, words in (("with", "follow"), ("against", "break")):
+            name = f"samples that {words} pattern {k} ({before[side]['n']})"
+            rows.append([name, before[side]["accuracy"], after[side]["accuracy"]])
+    split = metrics["evaluation"].get("split")
+    for key, words in (("average", "accuracy"), ("worst_group", "worst group")):
+        figures = [metrics[part].get(key) for part in ("plain", "evaluation")]
+        if figures[0] is not None:
+            rows.append([f"{words}, {split} split", *figures])
+    table(f"kept: {choice['kept']} training", ["", "plain", "kept"], rows)
 
 
 def show_evaluation(evaluation: Mapping[str, Any], name: str) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from sebra.debiasing.heads import fit_head_once
 from sebra.debiasing.method import Help, Method, TrainConfig, every_sample, make_trainer
 from sebra.engine.networks import Network
 from sebra.engine.session import Session
@@ -21,10 +23,15 @@ class Erm(Method[TrainConfig]):
     config_class = TrainConfig
     in_processes = True
 
+    def holds_out(self, over_features: bool) -> bool:
+        return not over_features
+
     def fit(self, task: Task, help: Help, session: Session) -> Network:
+        if task.over_features:
+            return fit_head_once(task, torch.ones(len(task)), help, session)
         cfg = self.config
         task = replace(task, augment=Augment(cfg.flip, cfg.crop))
-        network = task.network(hidden=cfg.hidden)
+        network = task.network()
 
         def loss(index: Tensor, rand: Tensor) -> Tensor:
             logits = network(task.batch(index, rand))

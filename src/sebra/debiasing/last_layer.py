@@ -5,33 +5,46 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from sebra.debiasing.logistic import logistic_regression
+from sebra.engine.logistic import logistic_regression
 from sebra.engine.networks import Network
 from sebra.engine.passes import evaluating, predict
 from sebra.engine.task import Task
 from sebra.errors import UsageError
 
 _PROBE_C = 0.1  # inverse penalty of a probe's squared weights
+_CONSTANT = 1e-6  # of a column's size: what varies less says nothing
 
 
-def embedded(network: Network, task: Task) -> tuple[Tensor, Tensor, Tensor]:
-    """Standardised embeddings of a task's samples with their mean and deviation, on the CPU."""
+def embedded(network: Network, *tasks: Task) -> tuple[Tensor, Tensor, Tensor]:
+    """Standardised embeddings of the tasks' samples, and their mean and deviation on the CPU."""
     with evaluating(network):
-        z = predict(network.embed, task, torch.arange(len(task))).cpu()
-    mean, std = z.mean(0), z.std(0).clamp_min(1e-6)
-    return (z - mean) / std, mean, std
+        parts = [predict(network.embed, task, torch.arange(len(task))) for task in tasks]
+    z = torch.cat(parts)
+    std, mean = torch.std_mean(z, dim=0, correction=0)
+    std = torch.where(std > _CONSTANT * z.abs().amax(0), std, torch.ones_like(std))
+    return (z - mean) / std, mean.cpu(), std.cpu()
 
 
-def set_last_layer(
-    network: Network, weight: Tensor, bias: Tensor, mean: Tensor, std: Tensor
-) -> None:
-    """Puts a regression over standardised embeddings into the layer, which sees raw ones."""
-    head = network.head
-    assert isinstance(head, nn.Linear)
-    weight = weight / std
+def set_head(network: Network, head: Tensor, mean: Tensor, std: Tensor) -> None:
+    """Puts a head over standardised embeddings into the layer, which sees raw ones."""
+    layer = network.head
+    assert isinstance(layer, nn.Linear)
+    weight = (head[:-1].cpu() / std[:, None]).T
     with torch.no_grad():
-        head.weight.copy_(weight)
-        head.bias.copy_(bias - weight @ mean)
+        layer.weight.copy_(weight)
+        layer.bias.copy_(head[-1].cpu() - weight @ mean)
+
+
+def head_of(network: Network) -> tuple[Tensor, Tensor]:
+    """Weight and bias of the last layer, which sees raw embeddings."""
+    layer = network.head
+    assert isinstance(layer, nn.Linear)
+    return layer.weight.detach().cpu().float(), layer.bias.detach().cpu().float()
+
+
+def standardised_head(weight: Tensor, bias: Tensor, mean: Tensor, std: Tensor) -> Tensor:
+    """The same layer over standardised embeddings: d + 1 x classes."""
+    return torch.cat([(weight * std).T, (bias + weight @ mean)[None]])
 
 
 def set_probe(network: Network, task: Task) -> None:
@@ -43,5 +56,5 @@ def set_probe(network: Network, task: Task) -> None:
     if not isinstance(network.head, nn.Linear):
         raise UsageError("--set start=probe: this method has several last layers")
     x, mean, std = embedded(network, task)
-    fit = logistic_regression(x, task.targets, task.classes, _PROBE_C, l1=False)
-    set_last_layer(network, *fit, mean, std)
+    penalty = 1.0 / (_PROBE_C * len(x))
+    set_head(network, logistic_regression(x, task.targets, task.classes, penalty), mean, std)

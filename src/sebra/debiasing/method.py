@@ -26,14 +26,31 @@ class TrainConfig(StepConfig):
     """How a network is trained; every method's configuration begins with these fields."""
 
     MODES: ClassVar[Modes] = {
-        "features": {"epochs": 20, "lr": 1e-3, "hidden": 256},
-        "scratch": {"epochs": 20, "lr": 1e-3, "batch": 64},
+        "features": {
+            "optimizer": "adam",
+            "lr": 1e-3,
+            "weight_decay": 1e-4,
+            "schedule": "constant",
+            "hidden": 256,
+        },
+        "scratch": {
+            "optimizer": "adam",
+            "lr": 1e-3,
+            "weight_decay": 1e-4,
+            "batch": 64,
+            "schedule": "constant",
+            "crop": 1.0,
+        },
     }
 
-    epochs: int = setting(15, "more trains longer; the best epoch on validation is kept")
-    optimizer: str = "adam"
+    epochs: int = setting(20, "more trains longer; the best epoch on validation is kept")
+    optimizer: str = "adamw"
     lr: float = 1e-4
-    schedule: str = setting("constant", "`cosine` lets the rate fall to zero over the epochs")
+    weight_decay: float = 0.05
+    crop: float = 0.3
+    schedule: str = setting(
+        "cosine", "`cosine` lets the rate fall to zero over the epochs, `constant` keeps it"
+    )
     average: float = setting(
         0.0, "above 0 the mean of the weights of about so many epochs is validated and kept"
     )
@@ -83,10 +100,22 @@ class Guide:
 
 
 @dataclass(frozen=True)
+class Pool:
+    """Labelled samples that no network trains on: they choose between models.
+
+    stages: which discovered patterns they follow (n x k, above one half), where that is known.
+    """
+
+    task: Task
+    stages: Tensor | None = None
+
+
+@dataclass(frozen=True)
 class Help:
     """What a method may use beyond the task; what is absent is None.
 
-    selector: validates the network after each epoch and remembers the best one.
+    selector: validates the network after each epoch and remembers the best one. pool: samples that
+    choose between models.
     guide: a ranking. groups: the true group of every training sample (supervised methods only).
     heldout, heldout_groups: held-out samples for last-layer retraining, with their true groups.
     """
@@ -96,6 +125,7 @@ class Help:
     groups: Tensor | None = None
     heldout: Task | None = None
     heldout_groups: Tensor | None = None
+    pool: Pool | None = None
 
 
 class Method(ABC, Generic[Config]):
@@ -111,9 +141,14 @@ class Method(ABC, Generic[Config]):
     needs: frozenset[str] = frozenset()
     ranker: str = "sebra"
     in_processes: ClassVar[bool] = False
+    rank_mode: str | None = None  # `features`: ranked over the frozen network, whatever is trained
 
     def __init__(self, config: Config) -> None:
         self.config = config
+
+    def holds_out(self, over_features: bool) -> bool:
+        """Whether some training samples must be kept to choose an epoch or a model by."""
+        return True
 
     @abstractmethod
     def fit(self, task: Task, help: Help, session: Session) -> Network: ...

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 METHODS = plugins(
     GROUP,
     {
+        "auto": "sebra.debiasing.auto:Auto",
         "sebra": "sebra.debiasing.sebra:Sebra",
         "stages": "sebra.debiasing.stages:Stages",
         "erm": "sebra.debiasing.erm:Erm",

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sebra.debiasing.grouping import bucket_groups, even_weights, needed, stage_groups
+from sebra.debiasing.heads import fit_head_once
 from sebra.debiasing.method import Help, Method, TrainConfig, make_trainer
 from sebra.engine.networks import Network
 from sebra.engine.session import Session
@@ -47,11 +48,16 @@ class Resample(Method[ResampleConfig]):
         super().__init__(config)
         self.ranker = "peel" if config.by == "stages" else "sebra"  # where no ranking is given
 
+    def holds_out(self, over_features: bool) -> bool:
+        return not over_features
+
     def fit(self, task: Task, help: Help, session: Session) -> Network:
+        chances = self.chances(task, help)
+        if task.over_features:
+            return fit_head_once(task, chances, help, session)
         cfg = self.config
         task = replace(task, augment=Augment(cfg.flip, cfg.crop))
-        network = task.network(hidden=cfg.hidden)
-        chances = self.chances(task, help)
+        network = task.network()
         batch = min(cfg.batch, len(task))
 
         def loss(index: Tensor, rand: Tensor) -> Tensor:

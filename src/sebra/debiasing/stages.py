@@ -33,11 +33,9 @@ class StagesConfig(ContrastiveConfig):
 
     MODES: ClassVar[Modes] = {
         "features": {"pairs": "buckets", "hard": 0.0},
-        "scratch": {"ce_on": "positive", "denominator": "batch", "crop": 1.0},
+        "scratch": {"ce_on": "positive", "denominator": "batch"},
     }
 
-    lr: float = 5e-4
-    crop: float = 0.5
     rank_gap: int = 1
     denominator: str = "anchor"
     balance: float = setting(

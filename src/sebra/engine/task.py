@@ -34,6 +34,11 @@ class Task:
         return len(self.targets)
 
     @property
+    def over_features(self) -> bool:
+        """Whether samples are fixed features, so that a last layer is all there is to train."""
+        return not (self.inputs.is_image or self.inputs.is_text)
+
+    @property
     def randoms(self) -> int:
         """Uniform numbers per sample that `batch` needs to augment."""
         return self.augment.randoms if self.inputs.is_image else 0

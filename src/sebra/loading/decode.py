@@ -62,7 +62,7 @@ def load_images(
 
 
 def auto_size(samples: Samples) -> int:
-    """The side to decode to: an array's own; of files the usual short side, 32 to 224."""
+    """The side to decode to: an array's own; of files the usual longer side, 32 to 224."""
     content = samples.content
     if isinstance(content, ImageArray):
         return int(min(content.pixels.shape[1:3]))

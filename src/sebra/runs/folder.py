@@ -30,8 +30,9 @@ CONFIG, METRICS, RANKING, HISTORY = (
 )
 QUARANTINE, REPORT, CHECKPOINT = "quarantine.csv", "report.html", "checkpoint"
 _KINDS: Mapping[str, Any] = {
-    **dict.fromkeys(("command", "data", "exclude", "method", "preset", "version"), str),
+    **dict.fromkeys(("command", "exclude", "method", "preset", "version"), str),
     **dict.fromkeys(("attributes", "overrides"), list),
+    "data": (str, list),  # a benchmark has several
     "settings": dict,
 }
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", GUARD)
@@ -134,7 +135,7 @@ class RunFolder:
             raise UsageError(f"{self.path / CONFIG}: not TOML ({reason(error)})") from None
         for key, value in found.items():
             kind = _KINDS.get(key, object)
-            plain = kind is not list or all(isinstance(v, str) for v in value)
+            plain = kind is object or not isinstance(value, list) or _texts(value)
             if not isinstance(value, kind) or not plain:
                 raise UsageError(
                     f"{self.path / CONFIG}: {key} = {value!r:.40} is not a valid {key}"
@@ -276,3 +277,7 @@ def _latest(command: str) -> Path | None:
     begun = [p for n in (CHECKPOINT, CONFIG) for p in Path("runs").glob(f"{command}-*/{n}")]
     left = [p for p in begun if p.name == CHECKPOINT or not (p.parent / METRICS).is_file()]
     return max(left, key=lambda p: p.stat().st_mtime).parent if left else None
+
+
+def _texts(values: list[Any]) -> bool:
+    return all(isinstance(v, str) for v in values)

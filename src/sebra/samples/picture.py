@@ -38,10 +38,10 @@ def decode_image(path: Path, size: int) -> Pixels:
 
 
 def image_side(path: Path) -> int | None:
-    """The shorter side of an image that can be read to its end; None of any other."""
+    """The longer side of an image that can be read to its end; None of any other."""
 
     def side(image: Image.Image) -> int:
-        found = min(image.size)
+        found = max(image.size)
         _square(image, 1)
         return found
 

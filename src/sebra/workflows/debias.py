@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from sebra import __version__
+from sebra.debiasing.auto import Auto
 from sebra.debiasing.method import Method
 from sebra.debiasing.model import Model, assemble
 from sebra.debiasing.registry import method_class
@@ -22,15 +23,16 @@ from sebra.measuring.groups import MIN_GROUP, score
 from sebra.processes import require_one
 from sebra.ranking.ranking import Ranking
 from sebra.ranking.registry import ranker_class
-from sebra.runs.config import Settled, for_method, for_ranker, ranking_network, settle
-from sebra.runs.folder import CONFIG, RANKING, RunFolder
+from sebra.runs.config import Settled, for_method, for_ranker, settle
+from sebra.runs.folder import RANKING, RunFolder
 from sebra.runs.meter import Meter
 from sebra.samples.leakage import leakage, leakage_note
 from sebra.samples.table import SPLITS, Samples
 from sebra.values import require
-from sebra.workflows.history import History, predicted_classes
+from sebra.workflows.first_ranking import rank_first, ranked_by_run, ranked_on
+from sebra.workflows.history import predicted_classes
 from sebra.workflows.needs import annotated, check_needs, help_for
-from sebra.workflows.prepare import for_ranking, prepare
+from sebra.workflows.prepare import prepare
 from sebra.workflows.prepared import Prepared, Source
 from sebra.workflows.presets import named_preset
 from sebra.workflows.rank import (
@@ -39,11 +41,9 @@ from sebra.workflows.rank import (
     identity_of,
     measure,
     open_session,
-    ranker_for,
-    ranking_of,
 )
 from sebra.workflows.suspects import add_noise
-from sebra.workflows.validation import Parts, make_selector, split_training
+from sebra.workflows.validation import Parts, make_selector, pool_of, split_training
 
 LAST_EPOCHS = 5
 
@@ -52,12 +52,13 @@ LAST_EPOCHS = 5
 class DebiasOptions:
     """What `debias` takes besides the source."""
 
-    method: str = "sebra"
+    method: str = "auto"
     preset: str | None = None
     overrides: tuple[str, ...] = ()
     ranking: str | None = None
     rank_method: str | None = None
     min_group: int = MIN_GROUP
+    select: str = "auto"
 
     def __post_init__(self) -> None:
         require("--min-group", self.min_group)
@@ -127,24 +128,35 @@ def debias_prepared(
 ) -> DebiasRun:
     """Trains on a prepared data set; ranks first where the method needs it and none is given."""
     method, settled = _settle(prepared, options, ranking)
-    config, ranked_by = settled.config, _ranked_by(ranking)
+    config, ranked_by = settled.config, ranked_by_run(ranking)
     if ranking is not None:
         ranking = ranking.taken(prepared.split("train")[0])  # a table of its own, in this order
-    if ranking is None and "ranking" in method.needs:
-        ranking, ranked_by = _rank_first(prepared, options, method, session, meter)
+    on = prepared
+    if "ranking" in method.needs:
+        chosen = RankOptions(
+            options.rank_method or method.ranker,
+            named_preset(options.preset),
+            for_ranker(options.overrides),
+        )
+        on = ranked_on(prepared, chosen, method.rank_mode, meter)
+        if ranking is None:
+            ranking, ranked_by = rank_first(on, chosen, session, meter)
     if ranking is not None and config.weighs_noise and "noise" not in ranking.table:
         add_noise(ranking, prepared, session, meter)
-    parts = split_training(prepared.samples, prepared.source.seed)
+    over_features = prepared.mode == "features"
+    seed, holds_out = prepared.source.seed, method.holds_out(over_features)
+    parts = split_training(prepared.samples, seed, holds_out)
     if "groups" in method.needs:
         parts = annotated(prepared.samples, parts, session)
-    rank = None if ranking is None else ranking.table["rank"].to_numpy()
-    selector = make_selector(prepared, parts, rank, config.epochs - LAST_EPOCHS)
-    session.note(f"model selection: {selector.criterion}")
+    pool = pool_of(prepared, on, parts, ranking)
+    selector = make_selector(
+        prepared, parts, pool, ranking, options.select, config.epochs - LAST_EPOCHS
+    )
     with meter.phase("debias"):
         index = torch.from_numpy(parts.train).to(prepared.device)
         task = prepared.task("train").subset(index)
         aid = help_for(prepared, parts, ranking, method.needs, session)
-        network = method.fit(task, replace(aid, selector=selector), session)
+        network = method.fit(task, replace(aid, selector=selector, pool=pool), session)
     model = _model(prepared, network, options.method)
     with meter.phase("evaluate"):
         evaluation = _evaluate(prepared, parts, network, options.min_group)
@@ -157,6 +169,10 @@ def debias_prepared(
         "selection": _selection(selector),
         "notes": list(session.notes),
     }
+    if isinstance(method, Auto) and method.choice is not None:
+        metrics["choice"] = method.choice.to_dict()
+        metrics["selection"] = {"criterion": method.choice.criterion}
+        metrics["plain"] = _evaluate(prepared, parts, method.choice.plain, options.min_group)
     if ranking is not None:
         metrics["ranking"] = measure(ranking, prepared.samples)
     return DebiasRun(model, metrics, selector.rows, prepared, ranking, settled, ranked_by)
@@ -170,6 +186,9 @@ def check_options(options: DebiasOptions) -> None:
         ranker_class(options.rank_method, "--rank-method")
     if options.ranking is not None and for_ranker(options.overrides):
         raise UsageError("--ranking, --set rank.…: the ranking is made; settings come too late")
+    require("--select", options.select)
+    if options.select == "groups" and options.method == "auto":
+        raise UsageError("--select groups: auto chooses without attributes; name another --method")
     if not method_class(options.method).in_processes:
         require_one(f"--method {options.method}")
     _method(options, mode="finetune")  # whichever the mode will be, the same values are valid
@@ -199,43 +218,6 @@ def _settle(
     return method, settled
 
 
-def _ranked_by(ranking: Ranking | None) -> dict[str, dict[str, Any]]:
-    """What the run of a ranking that was given says of its settings."""
-    run = None if ranking is None or ranking.folder is None else RunFolder(ranking.folder)
-    if run is None or not run.has(CONFIG):
-        return {}
-    found = run.read_config()
-    named = {"method": found.get("method"), **found.get("settings", {})}
-    return {"rank": named, "rank_from": dict(found.get("settings_from", {}))}
-
-
-def _rank_first(
-    prepared: Prepared, options: DebiasOptions, method: Any, session: Session, meter: Meter
-) -> tuple[Ranking, dict[str, dict[str, Any]]]:
-    """The ranking that `sebra rank` would make, and its settings."""
-    name = options.rank_method or method.ranker
-    preset = named_preset(options.preset)
-    part, _ = prepared.split("train")
-    on = for_ranking(prepared, *ranking_network(preset, name), meter)
-    chosen = RankOptions(name, preset, for_ranker(options.overrides))
-    ranker, settled = ranker_for(chosen, on.mode)
-    session.note(f"ranking first (method {name}); --ranking RUN uses an earlier one")
-
-    def compute() -> dict[str, torch.Tensor]:
-        history = History(prepared.samples, None, None)
-        figures = ranking_of(on, ranker, session, meter, history).table.select_dtypes("number")
-        return {str(c): torch.from_numpy(figures[c].to_numpy().copy()) for c in figures}
-
-    found = session.once("ranking", compute)
-    import pandas as pd
-
-    label = np.asarray(part.classes, dtype=object)[part.labels]
-    table = pd.DataFrame({"id": part.ids, "label": label})
-    tables = settled.tables("rank")
-    tables["rank"] = {"method": name, **tables["rank"]}
-    return Ranking(table.assign(**{k: v.numpy() for k, v in found.items()})), tables
-
-
 def _model(prepared: Prepared, network: Network, method: str) -> Model:
     """The trained network as something that takes raw images or texts."""
     classes = prepared.samples.classes
@@ -258,11 +240,11 @@ def _evaluate(prepared: Prepared, parts: Parts, network: Network, min_group: int
             predicted = predicted_classes(network, task)
             found = score(samples, samples.rows(name), predicted, min_group)
             return {"split": name, **found.to_dict()}
-    if len(parts.heldout) == 0:
+    if len(parts.evaluate) == 0:
         return {}
-    index = torch.from_numpy(parts.heldout).to(prepared.device)
+    index = torch.from_numpy(parts.evaluate).to(prepared.device)
     predicted = predicted_classes(network, prepared.task("train").subset(index))
-    rows = samples.rows("train")[parts.heldout]
+    rows = samples.rows("train")[parts.evaluate]
     return {"split": "heldout", **score(samples, rows, predicted, min_group).to_dict()}
 
 

@@ -38,8 +38,8 @@ def demo(
     folder: RunFolder,
     resume: bool = False,
     progress: ProgressSink | None = None,
-    rank_method: str = "sebra",
-    method: str = "sebra",
+    rank_method: str = "peel",
+    method: str = "auto",
 ) -> DemoRun:
     """Ranks the demo set, trains ERM and a debiased model, and writes the report."""
     meter = Meter()

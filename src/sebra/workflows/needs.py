@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -35,7 +36,7 @@ def check_needs(method: Method[Any], samples: Samples, rank_method: str | None) 
         if "heldout_groups" in needs and not samples.attributes:
             raise UsageError(
                 f"--method {method.name}: needs attribute columns on the val split of "
-                f"{samples.source}; --set on=ranking works without them"
+                f"{samples.source}; --set on=patterns works without them"
             )
     known = known_attributes(samples)
     if "groups" in needs and not known[samples.rows("train")].any():
@@ -46,7 +47,7 @@ def check_needs(method: Method[Any], samples: Samples, rank_method: str | None) 
         if not known[samples.rows("val")].any():
             raise UsageError(
                 f"--method {method.name}: no val sample of {samples.source} has its "
-                "attributes; --set on=ranking works without them"
+                "attributes; --set on=patterns works without them"
             )
         groups = group_numbers(samples)
         train, val = (groups[rows[known[rows]]] for rows in map(samples.rows, ("train", "val")))
@@ -63,7 +64,7 @@ def annotated(samples: Samples, parts: Parts, session: Session) -> Parts:
     known = known_attributes(samples)[samples.rows("train")][parts.train]
     if not known.all():
         session.note(f"{int((~known).sum())} training samples without attributes are left out")
-    return Parts(parts.train[known], parts.heldout)
+    return replace(parts, train=parts.train[known])
 
 
 def _known_in_val(samples: Samples, session: Session) -> npt.NDArray[np.int64]:

@@ -23,7 +23,7 @@ from sebra.errors import UsageError
 from sebra.loading.decode import load_images
 from sebra.loading.inputs import Inputs
 from sebra.loading.texts import TokenArray, Tokeniser, load_texts
-from sebra.ranking.ranking import Ranker
+from sebra.ranking.ranking import Ranker, Ranking
 from sebra.runs.meter import Meter
 from sebra.samples.table import SPLITS, Fault, FeatureArray, ImageArray, Samples, Texts
 from sebra.values import require
@@ -106,6 +106,15 @@ class Prepared:
         if self._head is None:
             self._head = head_over(self._patches["train"], len(samples.classes))
         return self._task(samples, self._patches[name], self._head)
+
+    def patterns(self, name: str, ranking: Ranking | None) -> torch.Tensor | None:
+        """How far the samples of a split follow the patterns of a ranking; None if not known."""
+        if ranking is None or ranking.patterns is None or self.mode != "features":
+            return None
+        task = self.rank_task(name=name)
+        everyone = torch.arange(len(task), device=self.device)
+        follows = ranking.patterns.follows(task.batch(everyone).float(), task.targets)
+        return torch.from_numpy(follows).float()
 
     def _task(self, samples: Samples, inputs: Inputs, build: Build) -> Task:
         return Task(

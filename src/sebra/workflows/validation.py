@@ -1,4 +1,7 @@
-"""How the best epoch is chosen: by the best evidence that the data offers, said in plain words."""
+"""Who trains, who chooses the model, whom the figures come from: never the same samples.
+
+Attributes choose nothing unless that was asked for (`--select groups`).
+"""
 
 from __future__ import annotations
 
@@ -10,90 +13,133 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
+from sebra.debiasing.choosing import Jury, groups_of
+from sebra.debiasing.method import Pool
 from sebra.debiasing.selection import Selector
+from sebra.engine.passes import evaluating, predict
 from sebra.engine.task import Task
-from sebra.measuring.groups import group_numbers, score
+from sebra.errors import UsageError
+from sebra.measuring.groups import score
 from sebra.measuring.ranks import known_attributes
+from sebra.ranking.ranking import Ranking
 from sebra.samples.table import Samples
 from sebra.workflows.history import predicted_classes
 from sebra.workflows.prepared import Prepared
 
 HOLDOUT_SHARE = 0.2
 LEAST_SPURIOUS_SHARE = 1 / 3
-_SMALLEST_VALIDATION_GROUP = 5
+_SMALLEST_GROUP = 5  # of those that choose
 Index = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Parts:
-    """Which training samples train and which are held out (none where there is a val split)."""
+    """Training samples that train, that choose the model, and that the figures come from.
+
+    The last two are empty where a split of their own, or cross-validation, takes their place.
+    """
 
     train: Index
-    heldout: Index
+    select: Index
+    evaluate: Index
 
 
-def split_training(samples: Samples, seed: int) -> Parts:
-    """Everything trains where a val split exists; else a stratified 20 % is held out."""
+def split_training(samples: Samples, seed: int, holds_out: bool = True) -> Parts:
+    """A stratified fifth is held out for whatever has no split of its own.
+
+    Figures come from the test split, else from val. val chooses where there is a test split, too.
+    holds_out: whether the method chooses by held-out samples at all.
+    """
     labels = samples.labels[samples.rows("train")]
     everyone = np.arange(len(labels), dtype=np.int64)
-    if len(samples.rows("val")):
-        return Parts(everyone, everyone[:0])
+    has = {name: len(samples.rows(name)) > 0 for name in ("val", "test")}
+    takes = {
+        "evaluate": not any(has.values()),
+        "select": holds_out and not all(has.values()),
+    }
     rng = np.random.default_rng(seed)
-    held = []
+    parts: dict[str, list[Index]] = {"evaluate": [], "select": []}
     for c in range(len(samples.classes)):
         members = rng.permutation(everyone[labels == c])
-        held.append(members[: int(len(members) * HOLDOUT_SHARE)])
-    heldout = np.sort(np.concatenate(held))
-    return Parts(np.setdiff1d(everyone, heldout), heldout)
+        size = int(len(members) * HOLDOUT_SHARE)
+        for name, wanted in takes.items():
+            parts[name].append(members[:size] if wanted else members[:0])
+            members = members[size:] if wanted else members
+    evaluate, select = (np.sort(np.concatenate(parts[n])) for n in ("evaluate", "select"))
+    train = np.setdiff1d(everyone, np.concatenate([evaluate, select]))
+    return Parts(train, select, evaluate)
+
+
+def pool_of(
+    prepared: Prepared, ranked_on: Prepared, parts: Parts, ranking: Ranking | None
+) -> Pool | None:
+    """The samples that choose, with the patterns they follow; None where there are none.
+
+    ranked_on: the data set with the network that the patterns are seen by.
+    """
+    samples = prepared.samples
+    if len(parts.select):
+        index = torch.from_numpy(parts.select).to(prepared.device)
+        stages = None
+        if ranking is not None and ranking.stages:
+            values = ranking.table[ranking.stages].to_numpy()[parts.select]
+            stages = torch.from_numpy(values).float().to(prepared.device)
+        return Pool(prepared.task("train").subset(index), stages)
+    if not (len(samples.rows("val")) and len(samples.rows("test"))):
+        return None
+    stages = ranked_on.patterns("val", ranking)
+    return Pool(prepared.task("val"), None if stages is None else stages.to(prepared.device))
 
 
 def make_selector(
-    prepared: Prepared, parts: Parts, rank: Index | None, watch_from: int
+    prepared: Prepared,
+    parts: Parts,
+    pool: Pool | None,
+    ranking: Ranking | None,
+    select: str,
+    watch_from: int,
 ) -> Selector:
-    """The selector for this data; the run says which criterion it uses.
+    """What chooses the epoch; the run says which criterion it uses.
 
-    rank: the ranks of the training samples, where there is a ranking. watch_from: the epoch from
-    which the test split is looked at as well, for the mean of the last epochs (never to select).
+    select: `groups` takes true groups, `auto` what is known without attributes: discovered
+    patterns, else classes. watch_from: the epoch from which the test split is looked at as well,
+    for the mean of the last epochs (never to select).
     """
     watch = _Watch(prepared, watch_from)
-    watch.selector = _selector(prepared, parts, rank, watch)
+    watch.selector = _selector(prepared, parts, pool, ranking, select, watch)
     return watch.selector
 
 
-def _selector(prepared: Prepared, parts: Parts, rank: Index | None, watch: _Watch) -> Selector:
-    samples = prepared.samples
-    if len(samples.rows("val")):
-        task, rows = prepared.task("val"), samples.rows("val")
-        if _has_groups(samples, rows):
-            return Selector(_ByGroups(samples, task, rows, watch), "worst validation group")
-        return Selector(_Balanced(task, watch), "balanced validation accuracy")
-    if len(parts.heldout) == 0:
-        return Selector(None, "last epoch (too few samples to hold any out)")
-    kept, words = parts.heldout, "balanced accuracy on held-out training samples"
-    if rank is not None:
-        kept = _least_spurious(samples, parts.heldout, rank)
-        words = "balanced accuracy on the least spurious held-out training samples"
-    index = torch.from_numpy(kept).to(prepared.device)
-    return Selector(_Balanced(prepared.task("train").subset(index), watch), words)
+def _selector(
+    prepared: Prepared,
+    parts: Parts,
+    pool: Pool | None,
+    ranking: Ranking | None,
+    select: str,
+    watch: _Watch,
+) -> Selector:
+    if select == "groups":
+        return Selector(_ByGroups(prepared, parts, pool, watch), "groups")
+    if pool is None or len(pool.task) == 0:
+        return Selector(None, "last epoch")
+    stages = pool.stages
+    if stages is None and ranking is not None and len(parts.select):
+        stages = _more_spurious(ranking, parts.select, pool.task)
+    if stages is not None:
+        return Selector(_Judged(pool.task, stages, watch), "discovered groups")
+    return Selector(_Judged(pool.task, None, watch), "class")
 
 
-def _has_groups(samples: Samples, rows: Index) -> bool:
-    """Whether a group with known attributes is large enough there to be the worst one."""
-    if not samples.attributes:
-        return False
-    groups = group_numbers(samples)[rows[known_attributes(samples)[rows]]]
-    return len(groups) > 0 and int(np.bincount(groups).max()) >= _SMALLEST_VALIDATION_GROUP
-
-
-def _least_spurious(samples: Samples, heldout: Index, rank: Index) -> Index:
-    """Of each class the held-out third with the highest ranks."""
-    labels = samples.labels[samples.rows("train")][heldout]
-    chosen = []
+def _more_spurious(ranking: Ranking, rows: Index, task: Task) -> torch.Tensor:
+    """A column that is one but for the least spurious third of every class, by rank."""
+    rank = ranking.table["rank"].to_numpy()[rows]
+    labels = task.targets.cpu().numpy()
+    follows = np.ones(len(rows), dtype=np.float32)
     for c in np.unique(labels):
-        members = heldout[labels == c]
+        members = np.flatnonzero(labels == c)
         count = max(1, round(len(members) * LEAST_SPURIOUS_SHARE))
-        chosen.append(members[np.argsort(-rank[members], kind="stable")][:count])
-    return np.sort(np.concatenate(chosen))
+        follows[members[np.argsort(-rank[members], kind="stable")][:count]] = 0.0
+    return torch.from_numpy(follows)[:, None].to(task.device)
 
 
 class _Watch:
@@ -114,15 +160,23 @@ class _Watch:
 
 
 class _ByGroups:
-    def __init__(self, samples: Samples, task: Task, rows: Index, watch: _Watch) -> None:
-        self._samples, self._task, self._rows, self._watch = samples, task, rows, watch
+    """By the worst true group, which a user must ask for."""
+
+    def __init__(self, prepared: Prepared, parts: Parts, pool: Pool | None, watch: _Watch) -> None:
+        samples = prepared.samples
+        rows = samples.rows("train")[parts.select] if len(parts.select) else samples.rows("val")
+        if pool is None or not (samples.attributes and known_attributes(samples)[rows].any()):
+            raise UsageError(
+                f"--select groups: no sample of {samples.source} that could choose has attributes"
+            )
+        self._samples, self._task, self._rows, self._watch = samples, pool.task, rows, watch
 
     def __call__(self, network: nn.Module) -> tuple[float, dict[str, float]]:
         found = score(
             self._samples,
             self._rows,
             predicted_classes(network, self._task),
-            min_group=_SMALLEST_VALIDATION_GROUP,
+            min_group=_SMALLEST_GROUP,
         )
         balanced = found.balanced_average or found.average
         worst = found.worst_group if found.worst_group is not None else balanced
@@ -132,13 +186,20 @@ class _ByGroups:
         return worst + 1e-3 * balanced, {**figures, **self._watch(network)}
 
 
-class _Balanced:
-    def __init__(self, task: Task, watch: _Watch) -> None:
+class _Judged:
+    """By classes, or by classes and patterns: the worst and the mean of them count alike."""
+
+    def __init__(self, task: Task, stages: torch.Tensor | None, watch: _Watch) -> None:
         self._task, self._watch = task, watch
-        self._targets = task.targets.cpu().numpy()
+        self._patterns = stages is not None
+        groups = task.targets if stages is None else groups_of(stages, task.targets, 1)
+        self._jury = Jury(task.targets, groups)
 
     def __call__(self, network: nn.Module) -> tuple[float, dict[str, float]]:
-        correct = predicted_classes(network, self._task) == self._targets
-        per_class = [correct[self._targets == c].mean() for c in np.unique(self._targets)]
-        balanced = float(100 * np.mean(per_class))
-        return balanced, {"balanced_accuracy": balanced, **self._watch(network)}
+        with evaluating(network):
+            everyone = torch.arange(len(self._task), device=self._task.device)
+            logits = predict(network, self._task, everyone)
+        found = self._jury.figures(self._jury.right(logits))
+        figures = {"balanced_accuracy": found.balanced, "worst_discovered": found.worst}
+        told = found.worst + found.balanced if self._patterns else found.balanced
+        return told, {**figures, **self._watch(network)}

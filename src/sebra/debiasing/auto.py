@@ -1,0 +1,277 @@
+"""Debiasing that decides by itself, and leaves alone what has no pattern.
+
+Plain training and training over the discovered patterns, each with last layers of several balances;
+samples that neither was fitted to choose between them (`choosing.py`). No attribute is needed and
+none is looked at. Over fixed features the last layer is all there is to train, and cross-validation
+lets every sample judge. A whole network is fine-tuned twice, and held-out samples refit its last
+layer, close to the one it has (as in AFR: Qiu et al., "Simple and Fast Group Robustness by
+Automatic Feature Reweighting", ICML 2023).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from sebra.debiasing.choosing import Jury, even, groups_of
+from sebra.debiasing.erm import Erm
+from sebra.debiasing.heads import (
+    STRENGTHS,
+    Examples,
+    best_strength,
+    fitted,
+    judging,
+    temperature,
+)
+from sebra.debiasing.last_layer import embedded, head_of, set_head, standardised_head
+from sebra.debiasing.method import Guide, Help, Method, Pool, TrainConfig
+from sebra.debiasing.selection import Selector
+from sebra.debiasing.stages import Stages, StagesConfig
+from sebra.engine.logistic import logits_of
+from sebra.engine.networks import Network
+from sebra.engine.session import Session
+from sebra.engine.task import Task
+from sebra.settings import setting
+
+BALANCES = (0.25, 0.5, 0.75, 1.0)  # from as drawn to all groups alike
+# Of last layers that begin at the network's own the strength says how far they may leave it.
+REFITS = (1e-3, 2e-3, 3e-3, 5e-3, 1e-2, 3e-2, 1e-1)
+REFIT_BALANCES = (0.5, 1.0)
+LEAST = 4  # samples of a class and pattern that make a group of their own
+
+
+@dataclass(frozen=True)
+class AutoConfig(TrainConfig):
+    """How plain training and debiasing are weighed against each other."""
+
+    budget: float = setting(3.0, "more lets debiasing cost more points of ordinary accuracy")
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A model that could be kept. logits: of the judging samples, held out."""
+
+    what: str  # plain or debiased
+    balance: float
+    network: Network
+    logits: Tensor
+    moments: list[Tensor]  # mean and deviation of the embeddings that the head is for
+    head: Callable[[], Tensor]  # fitted to all judging samples
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What was kept and why: the plain model beside it, figures of both, by pattern."""
+
+    plain: Network
+    kept: str  # plain or debiased
+    balance: float
+    patterns: int
+    figures: dict[str, Any]  # of plain and of the kept one, on held-out samples
+
+    @property
+    def criterion(self) -> str:
+        """How the model was chosen."""
+        return "discovered groups" if self.patterns else "class"
+
+    def to_dict(self) -> dict[str, Any]:
+        shown = ("kept", "balance", "patterns", "figures")
+        return {name: getattr(self, name) for name in shown}
+
+
+class Auto(Method[AutoConfig]):
+    """Plain, or debiased over the patterns as far as the budget allows: whatever serves."""
+
+    name = "auto"
+    needs = frozenset({"ranking"})
+    ranker = "peel"
+    rank_mode = "features"
+    config_class = AutoConfig
+    choice: Choice | None = None
+
+    def holds_out(self, over_features: bool) -> bool:
+        return not over_features
+
+    def fit(self, task: Task, help: Help, session: Session) -> Network:
+        """Trains and chooses. Afterwards `choice` says what was decided."""
+        judges, found = self._candidates(task, help, session)
+        kept = judges.jury.choose([c.logits for c in found], self.config.budget)
+        networks = []
+        for one in (found[0], found[kept]):
+            heat = temperature(one.logits, judges.y[judges.rows], judges.ordinary[judges.rows])
+            network = task.network()
+            network.load_state_dict(one.network.state_dict())
+            set_head(network, one.head() / heat, *one.moments)
+            networks.append(network)
+        self.choice = _choice(networks[0], found, kept, judges)
+        session.note(_sentence(self.choice, self.config.budget))
+        return networks[1]
+
+    def _candidates(
+        self, task: Task, help: Help, session: Session
+    ) -> tuple[Judges, list[Candidate]]:
+        guide, pool = help.guide, help.pool
+        if task.over_features:
+            judges = Judges.all_of(task, guide, pool)
+            return judges, _heads_over("plain", task.network(), judges, STRENGTHS, None)
+        assert pool is not None
+        judges = Judges.held_out(task, guide, pool)
+        shared = {f.name: getattr(self.config, f.name) for f in fields(TrainConfig)}
+        plain = _trained("plain", Erm(TrainConfig(**shared)), task, help, session)
+        found = _heads_over("plain", plain, judges, REFITS, head_of(plain))
+        if judges.stages is not None:
+            # A pair costs about twice a sample: half of the epochs take as long as plain training.
+            half = {**shared, "epochs": max(1, self.config.epochs // 2)}
+            method = Stages(StagesConfig(**half, denominator="anchor"))
+            other = _trained("debiased", method, task, help, session)
+            found += _heads_over("debiased", other, judges, REFITS, head_of(other))
+        return judges, found
+
+
+@dataclass(frozen=True)
+class Judges:
+    """The samples that judge: their labels, which patterns they follow, how much each counts."""
+
+    tasks: tuple[Task, ...]
+    y: Tensor
+    stages: Tensor | None
+    ordinary: Tensor
+    rows: Tensor  # of them, those that judge: all unless that would take too long
+    seed: int
+    classes: int
+
+    @classmethod
+    def all_of(cls, task: Task, guide: Guide | None, pool: Pool | None) -> Judges:
+        """Every sample there is: cross-validation keeps them apart from what judges them."""
+        stages = None if guide is None else guide.stages
+        if pool is None or (stages is None) != (pool.stages is None):
+            return cls._of((task,), stages, task, stages)
+        if stages is None or pool.stages is None:
+            return cls._of((task, pool.task), None, task, None)
+        return cls._of((task, pool.task), torch.cat([stages, pool.stages]), task, stages)
+
+    @classmethod
+    def held_out(cls, task: Task, guide: Guide | None, pool: Pool) -> Judges:
+        """The samples that no network has seen."""
+        stages = None if guide is None else guide.stages
+        known = None if stages is None else pool.stages
+        return cls._of((pool.task,), known, task, None if known is None else stages)
+
+    @classmethod
+    def _of(
+        cls,
+        tasks: tuple[Task, ...],
+        stages: Tensor | None,
+        task: Task,
+        theirs: Tensor | None,
+    ) -> Judges:
+        y = torch.cat([t.targets for t in tasks]).cpu()
+        stages = None if stages is None else stages.cpu()
+        wanted = _cells(task.targets.cpu(), None if theirs is None else theirs.cpu())
+        cells = _cells(y, stages)
+        most = int(max(wanted.max(), cells.max())) + 1
+        share, seen = (torch.bincount(c, minlength=most) / len(c) for c in (wanted, cells))
+        ordinary = share[cells] / seen[cells]
+        rows = judging(y, task.classes, task.seed)
+        return cls(tasks, y, stages, ordinary, rows, task.seed, task.classes)
+
+    @property
+    def groups(self) -> Tensor:
+        return self.y if self.stages is None else groups_of(self.stages, self.y, LEAST)
+
+    @property
+    def jury(self) -> Jury:
+        return Jury(self.y[self.rows], self.groups[self.rows], self.ordinary[self.rows])
+
+
+def _cells(y: Tensor, stages: Tensor | None) -> Tensor:
+    """Class and pattern as a number that means the same in every set of samples."""
+    if stages is None:
+        return y
+    powers = 2 ** torch.arange(stages.shape[1])
+    code: Tensor = ((stages > 0.5).long() * powers).sum(1)
+    return y * (1 << stages.shape[1]) + code
+
+
+def _heads_over(
+    what: str,
+    network: Network,
+    judges: Judges,
+    strengths: Sequence[float],
+    own: tuple[Tensor, Tensor] | None,
+) -> list[Candidate]:
+    """Last layers of a network: plain ones (or the one it has), then ever more balanced ones."""
+    x, *moments = embedded(network, *judges.tasks)
+    y, classes = judges.y, judges.classes
+    rows = judges.rows
+    centre = None if own is None else standardised_head(*own, *moments).to(x.device)
+    data = Examples.of(x[rows], y[rows], classes, judges.seed, centre)
+
+    def candidate(balance: float, logits: Tensor, strength: float) -> Candidate:
+        weights = even(judges.groups, balance)
+        fit = partial(fitted, x, y, classes, weights, strength, centre)
+        return Candidate(what, balance, network, logits, moments, fit)
+
+    if centre is None:
+        logits = data.held_out(torch.ones(len(rows)), strengths)
+        at = best_strength(logits, y[rows], judges.ordinary[rows])
+        found = [candidate(0.0, logits[at], strengths[at])]
+        strengths = strengths[max(0, at - 1) : at + 1]
+    else:
+        found = [Candidate(what, 0.0, network, logits_of(x[rows], centre), moments, lambda: centre)]
+    if judges.stages is not None:
+        for balance in BALANCES if centre is None else REFIT_BALANCES:
+            weights = even(judges.groups, balance)[rows]
+            logits = data.held_out(weights, strengths)
+            found += [candidate(balance, z, c) for c, z in zip(strengths, logits, strict=True)]
+    return found
+
+
+def _trained(name: str, method: Method[Any], task: Task, help: Help, session: Session) -> Network:
+    """A network trained to its last epoch, from the checkpoint where it was finished before."""
+
+    def compute() -> dict[str, Tensor]:
+        blind = replace(help, selector=Selector(None, "last epoch"))
+        state = method.fit(task, blind, session).state_dict()
+        return {k: v.detach().cpu() for k, v in state.items()}
+
+    network = task.network()
+    network.load_state_dict(session.once(name, compute))
+    return network
+
+
+def _choice(plain: Network, found: list[Candidate], kept: int, judges: Judges) -> Choice:
+    jury, figures = judges.jury, {}
+    for name, one in (("plain", found[0]), ("kept", found[kept])):
+        figures[name] = {**vars(jury.figures(jury.right(one.logits)))}
+        if judges.stages is not None:
+            figures[name]["patterns"] = jury.sides(one.logits, judges.stages[judges.rows])
+    return Choice(
+        plain=plain,
+        kept="debiased" if kept else "plain",
+        balance=found[kept].balance,
+        patterns=0 if judges.stages is None else judges.stages.shape[1],
+        figures=figures,
+    )
+
+
+def _sentence(choice: Choice, budget: float) -> str:
+    """What was decided, for the user."""
+    if choice.patterns == 0:
+        return "no pattern was found that most samples of a class share: plain training is kept"
+    plain, kept = choice.figures["plain"], choice.figures["kept"]
+    if choice.kept == "plain":
+        return (
+            f"{choice.patterns} pattern(s) found, but within a budget of {budget:g} points no "
+            "debiasing gains more than it costs: plain training is kept"
+        )
+    return (
+        f"{choice.patterns} pattern(s) found; on held-out samples the mean over groups goes from "
+        f"{plain['balanced']:.1f} to {kept['balanced']:.1f} %, ordinary accuracy from "
+        f"{plain['accuracy']:.1f} to {kept['accuracy']:.1f} % (budget {budget:g} points)"
+    )

@@ -1,0 +1,117 @@
+"""Which of several models to keep: best where patterns are broken, within a budget.
+
+Candidates are judged by samples that they were not fitted to. What debiasing costs is the ordinary
+accuracy; what it gains shows where samples break what most of their class share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+Floats = npt.NDArray[np.float64]
+_SURE = 1.64  # standard errors: one chance in twenty that a gain is none
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Of one candidate, in percent: ordinary accuracy, mean over groups, worst group."""
+
+    accuracy: float
+    balanced: float
+    worst: float
+
+
+class Jury:
+    """Held-out samples that candidates are judged by.
+
+    groups: class and pattern of every sample, as a number. ordinary: how much each sample counts in
+    the ordinary accuracy, where the samples are not drawn like the training set.
+    """
+
+    def __init__(self, y: Tensor, groups: Tensor, ordinary: Tensor | None = None) -> None:
+        self.y = y.cpu()
+        self.groups = np.unique(groups.cpu().numpy(), return_inverse=True)[1]
+        self.sizes = np.bincount(self.groups).astype(float)
+        share = np.ones(len(self.y)) if ordinary is None else ordinary.double().cpu().numpy()
+        self.share: Floats = share / share.sum()
+
+    def right(self, logits: Tensor) -> Floats:
+        """One for every sample that is told rightly."""
+        out: Floats = (logits.argmax(1).cpu() == self.y).numpy().astype(float)
+        return out
+
+    def figures(self, right: Floats) -> Figures:
+        told = np.bincount(self.groups, right)
+        accuracy = float((self.share * right).sum())
+        # As if each group had one more hit and one more miss: three of three are not certainty.
+        worst = float(((told + 1) / (self.sizes + 2)).min())
+        return Figures(100 * accuracy, 100 * float((told / self.sizes).mean()), 100 * worst)
+
+    def cost(self, plain: Floats, other: Floats) -> tuple[float, float]:
+        """Points of ordinary accuracy that `other` loses, and the standard error."""
+        lost = plain - other
+        mean = float((self.share * lost).sum())
+        error = float(np.sqrt((self.share**2 * (lost - mean) ** 2).sum()))
+        return 100 * mean, 100 * error
+
+    def gain(self, plain: Floats, other: Floats) -> tuple[float, float]:
+        """Points that `other` wins in the mean over groups, and the standard error."""
+        won = other - plain
+        mean = np.bincount(self.groups, won) / self.sizes
+        spread = np.bincount(self.groups, (won - mean[self.groups]) ** 2) / self.sizes
+        # A group in which nothing changed by accident is not known without error.
+        errors = (spread + 1 / (self.sizes + 2)) / self.sizes
+        return 100 * float(mean.mean()), 100 * float(np.sqrt(errors.sum()) / len(mean))
+
+    def choose(self, candidates: Sequence[Tensor], budget: float) -> int:
+        """The position of the candidate to keep; 0 is plain training, which needs no reason.
+
+        Others must stay within the budget, counting what cannot be told, and must surely gain, and
+        more where groups count alike than they cost where samples do. Among them the worst group
+        and the mean over groups count alike: the worst alone is often a handful of samples.
+        """
+        plain = self.right(candidates[0])
+        best, chosen = -np.inf, 0
+        for i, logits in enumerate(candidates):
+            right = self.right(logits)
+            lost, unsure = self.cost(plain, right)
+            won, error = self.gain(plain, right)
+            if i and (lost + unsure > budget or won <= max(lost, _SURE * error)):
+                continue
+            found = self.figures(right)
+            if found.worst + found.balanced > best:
+                best, chosen = found.worst + found.balanced, i
+        return chosen
+
+    def sides(self, logits: Tensor, stages: Tensor) -> list[dict[str, Any]]:
+        """Of every pattern: accuracy of the samples that follow it and of those that break it."""
+        right = self.right(logits)
+        out = []
+        for follows in (stages.cpu().numpy() > 0.5).T:
+            rows: dict[str, Any] = {}
+            for name, side in (("with", follows), ("against", ~follows)):
+                hits, n = float(right[side].sum()), int(side.sum())
+                rows[name] = {"accuracy": 100 * hits / n if n else None, "n": n}
+            out.append(rows)
+        return out
+
+
+def groups_of(stages: Tensor, targets: Tensor, least: int) -> Tensor:
+    """Class and pattern of every sample as one number; rare patterns join the next one."""
+    from sebra.debiasing.stages import patterns
+
+    pattern = patterns(stages, targets, least)
+    return targets * (int(pattern.max()) + 1 if len(pattern) else 1) + pattern
+
+
+def even(groups: Tensor, balance: float) -> Tensor:
+    """Weights under which groups count alike (balance 1), as they are (0), or in between."""
+    size = torch.bincount(groups).double()
+    return (size[groups] ** -balance).float()
