@@ -20,8 +20,9 @@ except ImportError:  # Python 3.10
     import tomli as tomllib
 
 QUICK = ("--device", "cpu", "--set", "epochs=2")
-RANKING = {"ranking.parquet", "history.parquet", "metrics.json", "config.toml", "quarantine.csv"}
-MODEL = {"model.safetensors", "model.json", "metrics.json", "config.toml", "quarantine.csv"}
+SHARED = {"metrics.json", "config.toml", "quarantine.csv", "checksums.json"}
+RANKING = {"ranking.parquet", "history.parquet"} | SHARED
+MODEL = {"model.safetensors", "model.json"} | SHARED
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from functools import cache
 import pytest
 import torch
 
-from debiasing.toys import SETTINGS, TOYS, accuracy, fit
+from debiasing.toys import AT_ONCE, SETTINGS, TOYS, accuracy, fit
 from sebra.debiasing.registry import METHODS, method_class
 from sebra.debiasing.selection import Selector
 from sebra.engine.session import Session
@@ -19,7 +19,7 @@ VARIANTS = [
     ("sebra", {"hard": 2.0}),
     ("stages", {"pairs": "buckets", "average": 1.5}),
     ("groupdro", {"over": "buckets"}),
-    ("dfr", {"on": "ranking"}),
+    ("dfr", {"on": "patterns"}),
     ("resample", {"by": "stages"}),
 ]
 IDS = ["-".join([name, *map(str, settings.values())]) for name, settings in VARIANTS]
@@ -30,7 +30,7 @@ def class_of(name):
 
 
 def settings_of(cls, kind, extra):
-    own = {"jtt": {"upsample": 10}, "dfr": {"c": 1.0}}.get(cls.name, {})
+    own = {"jtt": {"upsample": 10}}.get(cls.name, {})
     return {**SETTINGS[kind], **own, **extra}
 
 
@@ -57,9 +57,15 @@ def test_learns_with_what_it_needs_and_nothing_else(position, kind):
     network, selector = fitted(position, kind)
     toy = TOYS[kind]()
     chance = 1 / toy.train.classes
-    assert max(row["score"] for row in selector.rows) > chance + 0.2
+    assert accuracy(network, toy.held) > chance + 0.2
     assert accuracy(network, toy.train) > chance + 0.2
-    assert len(selector.rows) >= SETTINGS[kind]["epochs"]
+    name = VARIANTS[position][0]
+    if name == "auto":
+        assert selector.rows == []
+        return
+    assert max(row["score"] for row in selector.rows) > chance + 0.2
+    if kind == "images" or name not in AT_ONCE:
+        assert len(selector.rows) >= SETTINGS[kind]["epochs"]
 
 
 @pytest.mark.parametrize("kind", TOYS)
@@ -67,13 +73,16 @@ def test_learns_with_what_it_needs_and_nothing_else(position, kind):
 def test_resumes_to_the_same_weights(position, kind, tmp_path):
     whole, rows = fitted(position, kind)[0], fitted(position, kind)[1].rows
     name, extra = VARIANTS[position]
+    if name == "auto":
+        pytest.skip("it looks at no epoch: test_auto.py ends it between its trainings")
     cls, toy = class_of(name), TOYS[kind]()
+    last = 1 if kind == "features" and name in AT_ONCE else 4
     config = cls.config_class(**settings_of(cls, kind, extra))
     calls = []
 
     def dies(network):
         calls.append(1)
-        if len(calls) == 4:
+        if len(calls) == last:
             raise KeyboardInterrupt
         return accuracy(network, toy.held), {}
 
@@ -91,7 +100,7 @@ def test_resumes_to_the_same_weights(position, kind, tmp_path):
     resumed = method.fit(
         toy.train, toy.help(method.needs, selector), Session(tmp_path, resume=True)
     )
-    assert len(calls) - started == len(rows) - 3  # three epochs came from the checkpoint
+    assert len(calls) - started == len(rows) - last + 1  # the rest came from the checkpoint
     assert selector.rows == rows
     assert same(whole, resumed)
 
@@ -115,7 +124,7 @@ def test_says_what_it_lacks(position):
     toy = TOYS["features"]()
     method = cls(cls.config_class(**settings_of(cls, "features", extra)))
     field = {"ranking": "guide"}
-    for need in method.needs:
+    for need in method.needs - ({"ranking"} if name == "auto" else set()):
         lacking = replace(toy.help(method.needs), **{field.get(need, need): None})
         with pytest.raises(UsageError, match=f"--method {name}: needs"):
             method.fit(toy.train, lacking, Session())

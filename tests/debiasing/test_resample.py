@@ -40,7 +40,7 @@ def test_groups_never_span_classes():
 
 @pytest.mark.parametrize("settings", [{}, {"by": "stages"}])
 def test_better_than_plain_training_where_the_cue_misleads(settings):
-    toy = features(share=0.04)
+    toy = features(share=0.04, noise=1.5)
     held = toy.held.subset(toy.held_conflicting)
     base = {**SETTINGS["features"], "epochs": 4}
     even = accuracy(fit(Resample, toy, **base, **settings)[1], held)

@@ -8,7 +8,7 @@ import pytest
 import torch
 from sklearn.linear_model import LogisticRegression
 
-from debiasing.toys import SETTINGS, features, fit, images
+from debiasing.toys import AT_ONCE, SETTINGS, features, fit, images
 from sebra.debiasing.averaging import WeightMean
 from sebra.debiasing.last_layer import set_probe
 from sebra.debiasing.registry import METHODS, method_class
@@ -44,9 +44,7 @@ def test_the_mean_of_weights_is_that_of_a_loop():
     assert all(torch.equal(v, own[k]) for k, v in network.state_dict().items())
 
 
-@pytest.mark.parametrize(
-    "name", sorted(set(METHODS) - {"dfr"})
-)  # which keeps a last layer of its own
+@pytest.mark.parametrize("name", sorted(set(METHODS) - AT_ONCE))
 def test_every_method_keeps_the_mean_of_its_weights(name, monkeypatch):
     """What is validated and kept is the mean; training goes on from the weights themselves."""
     shown, trained, of = [], [], []
@@ -87,7 +85,7 @@ def probed(toy):
     return weight, torch.from_numpy(found.intercept_).float() - weight @ z.mean(0)
 
 
-@pytest.mark.parametrize("name", sorted(set(METHODS) - {"dfr", "lle"}))
+@pytest.mark.parametrize("name", sorted(set(METHODS) - AT_ONCE - {"lle"}))
 def test_a_probe_is_where_the_last_layer_starts(name):
     toy = features()
     settings = {**SETTINGS["features"], "lr": 1e-12, "epochs": 1, "hidden": 0}

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from sebra.debiasing.method import Guide, Help
+from sebra.debiasing.method import Guide, Help, Pool
 from sebra.debiasing.selection import Selector
 from sebra.engine.networks import LINEAR, SMALL, NetworkSpec, build
 from sebra.engine.session import Session
@@ -55,7 +55,12 @@ class Toy:
             groups=self.conflicting.long() if "groups" in needs else None,
             heldout=self.held if "heldout" in needs else None,
             heldout_groups=self.held_conflicting.long() if "heldout_groups" in needs else None,
+            pool=self.pool() if "ranking" in needs else None,
         )
+
+    def pool(self) -> Pool:
+        """The held-out samples, with the pattern that each follows."""
+        return Pool(self.held, (~self.held_conflicting).float()[:, None])
 
 
 def features(
@@ -133,9 +138,25 @@ def accuracy(network: nn.Module, task: Task) -> float:
     return float((logits.argmax(1) == task.targets).double().mean())
 
 
+# Over features these fit a last layer at once; `auto` looks at no epoch of its trainings.
+AT_ONCE = frozenset({"auto", "erm", "resample", "dfr"})
 SETTINGS = {
-    "features": {"epochs": 12, "optimizer": "adam", "lr": 0.05, "batch": 32, "weight_decay": 0.0},
-    "images": {"epochs": 6, "optimizer": "adam", "lr": 2e-3, "batch": 32, "weight_decay": 0.0},
+    "features": {
+        "epochs": 12,
+        "optimizer": "adam",
+        "lr": 0.05,
+        "batch": 32,
+        "weight_decay": 0.0,
+        "schedule": "constant",
+    },
+    "images": {
+        "epochs": 6,
+        "optimizer": "adam",
+        "lr": 2e-3,
+        "batch": 32,
+        "weight_decay": 0.0,
+        "schedule": "constant",
+    },
 }
 
 

@@ -201,7 +201,8 @@ def test_what_is_never_learned_forms_the_last_bucket_ordered_by_u(draws, resolut
     np.testing.assert_allclose(found.score[~learned], p[~learned] ** 0.8, rtol=1e-4)
 
 
-@pytest.mark.parametrize("name", [n for n in RANKERS if n != "random"])
+# peel draws nothing over arrays
+@pytest.mark.parametrize("name", sorted(set(RANKERS) - {"random", "peel"}))
 def test_a_seed_repeats_itself_and_another_differs(name):
     kind = ranker_class(name)
     wanted = {**FEATURES, "epochs": 3, "batch": 16}

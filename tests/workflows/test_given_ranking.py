@@ -109,7 +109,7 @@ class Test_attributes_that_are_missing:
         whole = self.run(tmp_path, "dfr").metrics
         gap = self.run(tmp_path, "dfr", self.cue("val", 1)).metrics
         assert any("1 val samples without attributes" in n for n in gap["notes"])
-        assert gap["evaluation"]["worst_group"] > whole["evaluation"]["worst_group"] - 10
+        assert gap["evaluation"]["worst_group"] > whole["evaluation"]["worst_group"] - 20
 
     def test_in_training_are_nothing_to_dfr(self, tmp_path):
         self.run(tmp_path, "dfr", self.cue("train"))

@@ -53,14 +53,15 @@ def test_a_run_says_where_every_value_is_from(call_cli, tmp_path):
     preset = tmp_path / "mine.toml"
     preset.write_text("[rank.sebra]\nbeta = 0.8\n[debias]\nepochs = 3\n", encoding="utf-8")
     done = call_cli(
-        "debias", "demo?n=200", "--preset", preset, "--set", "tau=0.3", "--set", "rank.epochs=4",
+        "debias", "demo?n=200", "--method", "sebra", "--preset", preset, "--set", "tau=0.3",
+        "--set", "rank.epochs=4",
         "--out", "run",
     )  # fmt: skip
     assert done.status == 0, done.stderr
     said = RunFolder(tmp_path / "run").read_config()
     expected = {
         "settings": {"tau": (0.3, "--set"), "epochs": (3, f"preset {preset}"),
-                     "lr": (1e-3, "mode"), "optimizer": ("adam", "default")},
+                     "lr": (1e-3, "mode"), "optimizer": ("adam", "mode")},
         "rank": {"beta": (0.8, f"preset {preset}"), "epochs": (4, "--set"), "lr": (0.15, "mode"),
                  "p_critical": (0.75, "default")},
     }  # fmt: skip
@@ -78,7 +79,7 @@ def test_no_command_takes_a_preset_that_was_not_asked_for(cars, call_cli, tmp_pa
         ranks = (
             ("--set", "rank.epochs=1", "--set", "rank.p_critical=0.2") if table == "rank" else ()
         )
-        wanted = ("--method", "erm") if table == "settings" else ()
+        wanted = ("--method", "erm" if table == "settings" else "sebra")
         done = call_cli(command, *asked, *more, *ranks, *wanted, "--out", f"{command}-{table}")
         assert done.status == 0, done.stderr
         said = RunFolder(tmp_path / f"{command}-{table}").read_config()

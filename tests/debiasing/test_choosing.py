@@ -1,0 +1,146 @@
+"""Who is kept: never a model over the budget, never one that gains less than it costs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from sebra.debiasing.choosing import Jury, even, groups_of
+
+
+def judged(n=2000, seed=0):
+    """Two classes, a pattern that nine in ten follow; group numbers 0 to 3."""
+    rng = np.random.default_rng(seed)
+    y = np.arange(n) % 2
+    breaks = rng.random(n) < 0.1
+    return torch.from_numpy(y), torch.from_numpy(2 * y + breaks), torch.from_numpy(breaks)
+
+
+def said(y, wrong):
+    """Logits that tell all samples but these."""
+    return torch.nn.functional.one_hot(torch.where(wrong, 1 - y, y), 2).float()
+
+
+def model(y, breaks, usual, rare, seed=0):
+    """Right for these shares of samples that follow the pattern and of those that break it."""
+    chance = torch.rand(len(y), generator=torch.Generator().manual_seed(seed))
+    return said(y, chance > torch.where(breaks, rare, usual))
+
+
+def test_figures_are_those_of_a_count_by_hand():
+    y = torch.tensor([0, 0, 0, 1, 1, 1])
+    groups = torch.tensor([7, 7, 3, 4, 4, 4])
+    wrong = torch.tensor([True, False, False, False, False, True])
+    jury = Jury(y, groups)
+    found = jury.figures(jury.right(said(y, wrong)))
+    assert found.accuracy == pytest.approx(100 * 4 / 6)
+    assert found.balanced == pytest.approx(100 * (1 / 2 + 1 + 2 / 3) / 3)
+    assert found.worst == pytest.approx(100 * 2 / 4)  # one of two, with one more hit and miss
+
+
+def test_ordinary_accuracy_counts_samples_as_the_training_set_has_them():
+    y = torch.tensor([0, 0, 1, 1])
+    jury = Jury(y, y, ordinary=torch.tensor([3.0, 3.0, 1.0, 1.0]))
+    found = jury.figures(jury.right(said(y, y == 1)))
+    assert found.accuracy == pytest.approx(75)
+    assert found.balanced == pytest.approx(50)
+
+
+def test_cost_and_gain_are_of_samples_and_of_groups():
+    y, groups, breaks = judged()
+    jury = Jury(y, groups)
+    plain, other = (jury.right(said(y, w)) for w in (breaks, ~breaks))
+    share = float(breaks.double().mean())
+    cost, error = jury.cost(plain, other)
+    assert cost == pytest.approx(100 * (1 - 2 * share))
+    lost = plain - other
+    assert error == pytest.approx(100 * lost.std() / np.sqrt(len(lost)))
+    assert jury.gain(plain, other)[0] == pytest.approx(0, abs=1e-9)
+    assert jury.cost(plain, plain) == (0, 0)
+
+
+@pytest.mark.parametrize("budget", [0.0, 1.0, 3.0, 6.0, 12.0])
+def test_the_kept_one_is_within_the_budget_and_a_larger_one_gains_as_much(budget):
+    y, groups, breaks = judged()
+    jury = Jury(y, groups)
+    shares = [(0.98, 0.4), (0.975, 0.6), (0.96, 0.7), (0.94, 0.8), (0.9, 0.85), (0.8, 0.8)]
+    candidates = [model(y, breaks, *pair) for pair in shares]
+    plain = jury.right(candidates[0])
+    kept = jury.choose(candidates, budget)
+    assert jury.cost(plain, jury.right(candidates[kept]))[0] <= budget
+    for smaller in (b for b in (0.0, 1.0, 3.0, 6.0, 12.0) if b < budget):
+        before = jury.figures(jury.right(candidates[jury.choose(candidates, smaller)]))
+        after = jury.figures(jury.right(candidates[kept]))
+        assert after.worst + after.balanced >= before.worst + before.balanced
+        assert after.accuracy <= before.accuracy
+
+
+def test_over_the_budget_even_a_perfect_worst_group_is_not_kept():
+    y, groups, breaks = judged()
+    candidates = [said(y, breaks), model(y, breaks, 0.85, 1.0)]
+    jury = Jury(y, groups)
+    cost, _ = jury.cost(*(jury.right(c) for c in candidates))
+    assert 0 < cost < 7
+    assert jury.choose(candidates, cost - 0.5) == 0
+    assert jury.choose(candidates, cost + 2.0) == 1
+
+
+def test_few_samples_that_cannot_tell_the_cost_count_against_it():
+    y, groups, breaks = judged(60)
+    rare = breaks.nonzero().flatten()
+    plain = said(y, breaks)
+    wrong = torch.zeros(60, dtype=torch.bool)
+    wrong[(~breaks).nonzero().flatten()[: len(rare)]] = True  # as many lost as won
+    jury = Jury(y, groups)
+    cost, error = jury.cost(jury.right(plain), jury.right(said(y, wrong)))
+    assert cost == pytest.approx(0)
+    assert error > 1
+    assert jury.choose([plain, said(y, wrong)], error / 2) == 0
+    assert jury.choose([plain, said(y, wrong)], error * 1.1) == 1
+
+
+def test_what_gains_less_than_it_costs_is_not_kept():
+    """Better in the worst group alone, worse in the mean over groups."""
+    y = torch.arange(400) % 2
+    groups = torch.arange(400) % 4
+    wrong_plain = (groups == 0) & (torch.arange(400) < 40)
+    wrong_other = (groups != 0) & (torch.arange(400) < 36)
+    candidates = [said(y, wrong_plain), said(y, wrong_other)]
+    jury = Jury(y, groups)
+    worst = [jury.figures(jury.right(c)).worst for c in candidates]
+    assert worst[1] > worst[0]
+    assert jury.choose(candidates, 100.0) == 0
+
+
+def test_equals_leave_plain_training_alone():
+    y, groups, breaks = judged()
+    assert Jury(y, groups).choose([said(y, breaks)] * 3, 100.0) == 0
+
+
+def test_sides_of_every_pattern():
+    y, groups, breaks = judged()
+    stages = torch.stack([(~breaks).float(), torch.ones(len(y))], 1)
+    first, second = Jury(y, groups).sides(said(y, breaks), stages)
+    assert first["with"] == {"accuracy": 100, "n": int((~breaks).sum())}
+    assert first["against"] == {"accuracy": 0, "n": int(breaks.sum())}
+    assert second["against"] == {"accuracy": None, "n": 0}
+
+
+def test_rare_patterns_join_another_and_classes_stay_apart():
+    y = torch.tensor([0] * 10 + [1] * 10)
+    stages = torch.ones(20, 1)
+    stages[:2] = 0
+    stages[10:15] = 0
+    groups = groups_of(stages, y, least=4)
+    assert len(set(groups[:10].tolist())) == 1
+    assert groups[10:15].unique().numel() == groups[15:].unique().numel() == 1
+    assert groups.unique().numel() == 3
+
+
+@pytest.mark.parametrize(("balance", "mass"), [(0.0, [1, 9]), (0.5, [1, 3]), (1.0, [1, 1])])
+def test_balance_goes_from_as_drawn_to_alike(balance, mass):
+    groups = torch.tensor([0] * 4 + [2] * 36)
+    weights = even(groups, balance)
+    found = [float(weights[groups == g].sum()) for g in (0, 2)]
+    assert found[1] / found[0] == pytest.approx(mass[1] / mass[0])
