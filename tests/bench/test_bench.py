@@ -36,7 +36,7 @@ class Test_what_is_asked_for:
             "groupdro[over=buckets]",
         ]
         assert found[1].overrides == ("on=ranking", "c=0.3")
-        assert found[1].slug == "dfr_on_ranking_share_0.3"
+        assert found[1].slug == "dfr_on_ranking_c_0.3"
 
     @pytest.mark.parametrize("text", ["erm[", "erm]", "", "erm,,lff", "e rm[x]y", "../erm"])
     def test_what_is_no_method_is_refused(self, text):

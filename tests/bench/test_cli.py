@@ -162,8 +162,8 @@ def test_the_word_study_runs_a_study(call_cli, data, tmp_path):
         (["--methods", "erm", "--set", "tau=1"], "none of erm has such a setting"),
         (["--set", "rank.nothing=1"], "none of sebra has such a setting"),
         (["--rank-methods", "magic"], "no ranker 'magic'"),
-        (["--seeds", "0"], "--seeds: must be at least 1"),
-        (["--jobs", "0"], "--jobs: must be at least 1"),
+        (["--seeds", "0"], "--seeds: 0 is not a number from 1"),
+        (["--jobs", "0"], "--jobs: 0 is not a number from 1"),
         (["--preset", "paper/nowhere"], "no preset 'paper/nowhere'"),
     ],
 )

@@ -95,5 +95,5 @@ def test_the_machine_tells_its_free_memory():
 
 
 def test_fewer_than_one_job_is_refused():
-    with pytest.raises(UsageError, match="--jobs: must be at least 1"):
+    with pytest.raises(UsageError, match="--jobs: 0 is not a number from 1"):
         options(0)

@@ -307,7 +307,7 @@ def locked_cache(place: Place) -> str:
 @fault(GROUP, "loss that is not finite", "status 1, batch and epoch named, state kept")
 def diverged(place: Place) -> str:
     done = place.run(
-        "debias", place.npz(), "--device", "cpu", "--method", "erm", "--set", "lr=1e3",
+        "debias", place.npz(), "--device", "cpu", "--method", "lff", "--set", "lr=1e3",
         "--set", "weight_decay=1e3", "--set", "optimizer=sgd", "--out", place / "run",
     )  # fmt: skip
     assert done.status == 1, done

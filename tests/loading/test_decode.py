@@ -175,7 +175,7 @@ def test_auto_size(tmp_path, side, wanted):
         for i in range(2):
             path = tmp_path / name / f"{i}.png"
             path.parent.mkdir(exist_ok=True)
-            Image.new("L", (side + 50, side)).save(path)
+            Image.new("L", (side, side - 10)).save(path)
     assert auto_size(open_samples(str(tmp_path))) == wanted
 
 
