@@ -127,7 +127,7 @@ def test_the_study_leaves_its_table_and_the_shares_of_the_galleries(tmp_path):
     cars = miniatures.urbancars(tmp_path / "cars", aligned=20)
     source = Source(f"urbancars:{cars}", device="cpu", mode="features", backbone="random")
     folder = RunFolder.create(str(tmp_path / "run"), "bench")
-    options = BenchOptions((), 1, None, ("rank.epochs=2", "rank.evidence=0.05", "rank.folds=2"))
+    options = BenchOptions((), 1, None, ("rank.epochs=2", "rank.chance=0.5", "rank.folds=2"))
     run = study("discovery", source, options, folder)
     rows = list(csv.DictReader(io.StringIO((tmp_path / "run" / "table.csv").read_text("utf-8"))))
     orders = {r["order"] for r in rows if r["order"]}
