@@ -5,7 +5,7 @@ Spurious Correlations" (ICLR 2023): standardised features of held-out samples, a
 in which all groups count alike, its strength chosen by the worst group. It departs in three things:
 samples are weighted where the paper averages over ten balanced subsets, squared weights are
 penalised where it takes absolute ones, and the strength comes from cross-validation where it cuts
-the held-out set in half. All three save time and none costs accuracy that could be measured.
+the held-out set in half. What the three change was not measured.
 
 Beyond the paper: `on = "patterns"` needs no labels of groups; discovered patterns take their place.
 """
