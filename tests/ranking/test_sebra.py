@@ -12,10 +12,10 @@ from sebra.engine.session import Session
 from sebra.errors import CollapsedError, UsageError
 from sebra.measuring.ranks import by_class, somers_d
 from sebra.ranking import sebra as module
-from sebra.ranking.baselines import ErmConfig, ErmRanker, RandomConfig, RandomRanker
 from sebra.ranking.ranking import Blind, Ranking, ranks_within_classes
 from sebra.ranking.registry import RANKERS, ranker_class
 from sebra.ranking.sebra import SebraConfig, SelfGuidedRanker
+from sebra_bench.baselines.rankers import ErmConfig, ErmRanker, RandomConfig, RandomRanker
 
 PLAIN = {
     "epochs": 6, "lr": 2.0, "momentum": 0.5, "weight_decay": 0.01, "batch": 16, "flip": False,

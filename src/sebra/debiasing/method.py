@@ -17,6 +17,7 @@ from sebra.engine.networks import Network
 from sebra.engine.session import Session
 from sebra.engine.step import TrainStep, make_optimizer, set_lr, shuffled, train_epoch
 from sebra.engine.task import Task
+from sebra.errors import UsageError
 from sebra.settings import Modes, StepConfig, setting
 from sebra.values import check
 
@@ -80,6 +81,7 @@ class TrainConfig(StepConfig):
 
 
 Config = TypeVar("Config", bound=TrainConfig)
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -126,6 +128,13 @@ class Help:
     heldout: Task | None = None
     heldout_groups: Tensor | None = None
     pool: Pool | None = None
+
+
+def needed(value: T | None, what: str, method: str) -> T:
+    """`value`, or one clear line where a method lacks what it needs."""
+    if value is None:
+        raise UsageError(f"--method {method}: needs {what}, and there is none")
+    return value
 
 
 class Method(ABC, Generic[Config]):
@@ -251,10 +260,3 @@ def make_trainer(
 def every_sample(task: Task, config: TrainConfig, generator: torch.Generator) -> Tensor:
     """Every sample of the task once, in random order."""
     return shuffled(torch.arange(len(task)), min(config.batch, len(task)), generator)
-
-
-def balanced_weights(groups: Tensor) -> Tensor:
-    """Weights that give every group the same mass."""
-    groups = groups.cpu()
-    counts = torch.bincount(groups).clamp_min(1)
-    return 1.0 / counts[groups].double()

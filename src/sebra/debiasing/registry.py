@@ -18,7 +18,6 @@ METHODS = plugins(
         "sebra": "sebra.debiasing.sebra:Sebra",
         "stages": "sebra.debiasing.stages:Stages",
         "erm": "sebra.debiasing.erm:Erm",
-        "resample": "sebra.debiasing.resample:Resample",
     },
 )
 

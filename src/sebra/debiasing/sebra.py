@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from sebra.debiasing.contrastive import ContrastiveConfig, fit_pairs, partners_of
-from sebra.debiasing.grouping import needed
-from sebra.debiasing.method import Help, Method
+from sebra.debiasing.method import Help, Method, needed
 from sebra.engine.networks import Network
 from sebra.engine.session import Session
 from sebra.engine.task import Task

@@ -15,8 +15,7 @@ from torch import Tensor
 
 from sebra.debiasing.contrastive import ContrastiveConfig, fit_pairs, partners_of
 from sebra.debiasing.erm import Erm
-from sebra.debiasing.grouping import needed
-from sebra.debiasing.method import Help, Method, TrainConfig
+from sebra.debiasing.method import Help, Method, TrainConfig, needed
 from sebra.engine.networks import Network
 from sebra.engine.session import Session
 from sebra.engine.step import weighted_draws

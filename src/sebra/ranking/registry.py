@@ -16,8 +16,6 @@ RANKERS = plugins(
     {
         "sebra": "sebra.ranking.sebra:SelfGuidedRanker",
         "peel": "sebra.ranking.peel:PeelRanker",
-        "erm": "sebra.ranking.baselines:ErmRanker",
-        "random": "sebra.ranking.baselines:RandomRanker",
     },
 )
 

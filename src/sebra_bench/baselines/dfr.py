@@ -20,10 +20,9 @@ from torch import Tensor
 
 from sebra.debiasing.choosing import Jury, even, groups_of
 from sebra.debiasing.erm import Erm
-from sebra.debiasing.grouping import needed, within_class
 from sebra.debiasing.heads import STRENGTHS, Examples, fitted
 from sebra.debiasing.last_layer import embedded, set_head
-from sebra.debiasing.method import Help, Method, TrainConfig
+from sebra.debiasing.method import Help, Method, TrainConfig, needed
 from sebra.engine.logistic import logits_of
 from sebra.engine.networks import Network
 from sebra.engine.session import Session
@@ -31,6 +30,7 @@ from sebra.engine.task import Task
 from sebra.errors import UsageError
 from sebra.settings import setting
 from sebra.values import check
+from sebra_bench.baselines.grouping import within_class
 
 _LEAST = 4  # held-out samples of a class and pattern that make a group of their own
 

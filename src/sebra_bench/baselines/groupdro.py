@@ -17,13 +17,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sebra.debiasing.grouping import bucket_groups, needed, within_class
 from sebra.debiasing.method import (
     Help,
     Method,
     TrainConfig,
-    balanced_weights,
     make_trainer,
+    needed,
 )
 from sebra.engine.networks import Network
 from sebra.engine.session import Session
@@ -32,6 +31,7 @@ from sebra.engine.task import Task
 from sebra.loading.augment import Augment
 from sebra.settings import setting
 from sebra.values import check
+from sebra_bench.baselines.grouping import balanced_weights, bucket_groups, within_class
 from sebra_bench.baselines.losses.worst_group import chase_worst, group_losses
 
 _PARTS = 4  # of a class, at most: a bucket with few samples has no steady loss

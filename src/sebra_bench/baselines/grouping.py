@@ -2,22 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
-
 import torch
 from torch import Tensor
 
-from sebra.debiasing.method import Guide
-from sebra.errors import UsageError
-
-T = TypeVar("T")
-
-
-def needed(value: T | None, what: str, method: str) -> T:
-    """`value`, or one clear line where a method lacks what it needs."""
-    if value is None:
-        raise UsageError(f"--method {method}: needs {what}, and there is none")
-    return value
+from sebra.debiasing.method import Guide, needed
 
 
 def within_class(parts: Tensor, targets: Tensor) -> Tensor:
@@ -57,3 +45,10 @@ def even_weights(groups: Tensor, targets: Tensor) -> Tensor:
     pairs = torch.unique(torch.stack([targets, groups]), dim=1)
     depth = torch.bincount(pairs[0]).double()
     return 1.0 / (size[groups] * depth[targets])
+
+
+def balanced_weights(groups: Tensor) -> Tensor:
+    """Weights that give every group the same mass."""
+    groups = groups.cpu()
+    counts = torch.bincount(groups).clamp_min(1)
+    return 1.0 / counts[groups].double()

@@ -11,9 +11,8 @@ from dataclasses import dataclass, replace
 import torch.nn.functional as F
 from torch import Tensor
 
-from sebra.debiasing.grouping import bucket_groups, even_weights, needed, stage_groups
 from sebra.debiasing.heads import fit_head_once
-from sebra.debiasing.method import Help, Method, TrainConfig, make_trainer
+from sebra.debiasing.method import Help, Method, TrainConfig, make_trainer, needed
 from sebra.engine.networks import Network
 from sebra.engine.session import Session
 from sebra.engine.step import weighted_draws
@@ -21,6 +20,7 @@ from sebra.engine.task import Task
 from sebra.loading.augment import Augment
 from sebra.settings import setting
 from sebra.values import check
+from sebra_bench.baselines.grouping import bucket_groups, even_weights, stage_groups
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,10 @@ import torch
 
 from debiasing.toys import SETTINGS, accuracy, features, fit
 from sebra.debiasing.erm import Erm
-from sebra.debiasing.grouping import bucket_groups, even_weights, within_class
 from sebra.debiasing.method import Guide
-from sebra.debiasing.resample import Resample
 from sebra.errors import UsageError
+from sebra_bench.baselines.grouping import bucket_groups, even_weights, within_class
+from sebra_bench.baselines.resample import Resample
 
 
 def guide(bucket):
