@@ -4,7 +4,8 @@
 `sebra.methods` and `sebra.rankers` hold classes, by the name that `--method` takes;
 `sebra.layouts` holds readers of data sets (`Layout`), by the name of `NAME:PATH`;
 `sebra.evaluations` holds functions `wanted(data)`, which return what to measure beside DATA's test
-split (`measure(model, samples, split, scores)`), or None.
+split (`measure(model, samples, split, scores)`), or None;
+`sebra.ranking_evaluations` holds functions that measure a ranking beyond its agreement with groups.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 COMMANDS, EVALUATIONS = "sebra.commands", "sebra.evaluations"
+RANKING_EVALUATIONS = "sebra.ranking_evaluations"
 METHODS, RANKERS, LAYOUTS = "sebra.methods", "sebra.rankers", "sebra.layouts"
 _SOURCE_TREE = Path(__file__).resolve().parents[2] / "pyproject.toml"
 

@@ -10,9 +10,9 @@ from typing import Any
 from sebra.debiasing.registry import method_class
 from sebra.errors import UsageError
 from sebra.ranking.registry import ranker_class
-from sebra.runs.config import build_config
+from sebra.runs.config import build_config, named_preset
 from sebra.runs.folder import clean
-from sebra.workflows.presets import layout_of, named_preset
+from sebra_bench.layouts import layout_of
 from sebra_bench.plan import OWN_RANKER, parse_specs
 from sebra_bench.results import Results, pooled
 from sebra_bench.rows import ADDED, ROWS, Row, read_rows, settings_of

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sebra.measuring.seeds import mean_std
 from sebra_bench.paper import UNVERIFIED, Paper
 from sebra_bench.results import Results
+from sebra_bench.seeds import mean_std
 from sebra_bench.summary import Entry
 from sebra_bench.tables import Table, cell
 

@@ -10,9 +10,9 @@ from typing import Any
 
 from sebra.errors import UsageError
 from sebra.measuring.groups import MIN_GROUP
-from sebra.runs.config import for_method, for_ranker, preset_names
+from sebra.runs.config import for_method, for_ranker, named_preset, preset_names
 from sebra.values import require
-from sebra.workflows.presets import layout_of, named_preset
+from sebra_bench.layouts import layout_of
 
 OWN_RANKER = "sebra"  # of a method that needs a ranking when none is asked for
 _SPEC = re.compile(r"(?P<name>[a-z][a-z0-9_]*)(\[(?P<settings>[^\[\]]*)\])?")

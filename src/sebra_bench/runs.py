@@ -10,7 +10,7 @@ from sebra.debiasing.registry import method_class
 from sebra.errors import SebraError
 from sebra.ranking.registry import ranker_class
 from sebra.runs.config import parse_overrides
-from sebra.workflows.presets import layout_of
+from sebra_bench.layouts import layout_of
 from sebra_bench.plan import (
     OWN_RANKER,
     BenchOptions,

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from statistics import fmean, stdev
 from typing import Any
 
-from sebra.measuring.seeds import mean_std
 from sebra_bench.rows import Row
+from sebra_bench.seeds import mean_std
 
 BASELINE = "erm"
 REMARKS = {"lle": "general augmentations"}

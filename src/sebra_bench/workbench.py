@@ -17,20 +17,19 @@ from sebra.debiasing.model import Model
 from sebra.debiasing.registry import method_class
 from sebra.engine.session import ProgressSink, Session, Silent
 from sebra.errors import Interrupted, UsageError
-from sebra.measuring.disparity import performance_disparity
 from sebra.ranking.ranking import Blind, Ranking
 from sebra.ranking.registry import ranker_class
-from sebra.runs.config import build_config, ranking_network
+from sebra.runs.config import NO_PRESET, build_config, ranking_network
 from sebra.runs.folder import RunFolder
 from sebra.runs.meter import Meter
 from sebra.samples.table import FeatureArray, Samples
 from sebra.workflows.debias import DebiasOptions, debias_prepared
-from sebra.workflows.evaluate import evaluate_model, subset_accuracy
+from sebra.workflows.evaluate import evaluate_model
 from sebra.workflows.prepare import for_ranking, prepare
 from sebra.workflows.prepared import Prepared, Source
-from sebra.workflows.presets import NO_PRESET
 from sebra.workflows.rank import measure, ranking_of
 from sebra_bench.companions.measure import wanted
+from sebra_bench.disparity import performance_disparity, subset_accuracy
 from sebra_bench.facts import facts, runs_beside
 from sebra_bench.plan import (
     OWN_RANKER,

@@ -10,7 +10,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from miniatures import array_folder, features, folder
-from sebra.measuring.seeds import mean_std
+from sebra_bench.seeds import mean_std
 
 SCHEMA = json.loads((files("sebra.runs") / "metrics.schema.json").read_text(encoding="utf-8"))
 CHECK = Draft202012Validator(SCHEMA)

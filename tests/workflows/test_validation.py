@@ -14,11 +14,12 @@ from sebra.engine.session import Session
 from sebra.errors import UsageError
 from sebra.ranking.ranking import Ranking
 from sebra.runs.meter import Meter
-from sebra.workflows import evaluate, validation
+from sebra.workflows import validation
 from sebra.workflows.debias import LAST_EPOCHS, DebiasOptions, _selection, debias
 from sebra.workflows.prepare import prepare
 from sebra.workflows.prepared import Source
 from sebra.workflows.validation import make_selector, pool_of, split_training
+from sebra_bench import disparity
 
 
 class Answers(nn.Module):
@@ -263,7 +264,7 @@ def test_pd_is_the_mean_of_the_last_epochs_of_plain_training(monkeypatch, tmp_pa
         targets = task.targets.cpu().numpy()
         return np.where(np.arange(n) < count, targets, 1 - targets)
 
-    monkeypatch.setattr(evaluate, "predicted_classes", answers)
-    found = evaluate.subset_accuracy(prepared, np.arange(60), Session())
-    assert 1 < evaluate.PD_LAST_EPOCHS < 20
-    assert found == pytest.approx(np.mean(seen[-evaluate.PD_LAST_EPOCHS :]))
+    monkeypatch.setattr(disparity, "predicted_classes", answers)
+    found = disparity.subset_accuracy(prepared, np.arange(60), Session())
+    assert 1 < disparity.PD_LAST_EPOCHS < 20
+    assert found == pytest.approx(np.mean(seen[-disparity.PD_LAST_EPOCHS :]))

@@ -16,10 +16,9 @@ import numpy.typing as npt
 from sebra.errors import UsageError
 from sebra.measuring.ranks import known_attributes
 from sebra.measuring.scores import GroupScore, Scores
-from sebra.measuring.seeds import mean_std
 from sebra.samples.table import Attribute, BoolArray, IntArray, Samples, aligned_codes
 
-__all__ = ["MIN_GROUP", "GroupScore", "Scores", "group_numbers", "mean_std", "score"]
+__all__ = ["MIN_GROUP", "GroupScore", "Scores", "group_numbers", "score"]
 
 MIN_GROUP = 20
 UNKNOWN = -1

@@ -1,6 +1,6 @@
 """Rows of figures as Markdown, CSV or LaTeX text.
 
-A cell is a number, a text, a flag, None (empty), or `{mean, std, n}` as `mean_std` makes it.
+A cell is a number, a text, a flag, None (empty), or `{mean, std, n}` over several runs.
 Columns are those of the rows in order of appearance unless they are named.
 """
 

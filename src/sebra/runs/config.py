@@ -17,6 +17,7 @@ PRESETS = Path(__file__).parent / "presets"
 # to heads on frozen features where it says `mode = "features"`: in the other mode they are passed
 # over.
 STEP_FIELDS = frozenset({"optimizer", "lr", "momentum", "weight_decay", "batch", "start"})
+NO_PRESET = "none"
 _RANKER = "rank."  # begins an override that is for the ranker, not for the method
 
 Config = TypeVar("Config")
@@ -43,6 +44,11 @@ class Settled(Generic[Config]):
         found = dataclasses.asdict(config)  # type: ignore[call-overload]
         changed = [k for k, v in found.items() if v != getattr(self.config, k)]
         return Settled(config, {**self.origin, **dict.fromkeys(changed, "--tune")})
+
+
+def named_preset(preset: str | None) -> str | None:
+    """The preset that was asked for by its name; none unless one is."""
+    return None if preset == NO_PRESET else preset
 
 
 def preset_names() -> list[str]:

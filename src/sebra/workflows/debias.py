@@ -23,7 +23,7 @@ from sebra.measuring.groups import MIN_GROUP, score
 from sebra.processes import require_one
 from sebra.ranking.ranking import Ranking
 from sebra.ranking.registry import ranker_class
-from sebra.runs.config import Settled, for_method, for_ranker, settle
+from sebra.runs.config import Settled, for_method, for_ranker, named_preset, settle
 from sebra.runs.folder import RANKING, RunFolder
 from sebra.runs.meter import Meter
 from sebra.samples.leakage import leakage, leakage_note
@@ -34,7 +34,6 @@ from sebra.workflows.history import predicted_classes
 from sebra.workflows.needs import annotated, check_needs, help_for
 from sebra.workflows.prepare import prepare
 from sebra.workflows.prepared import Prepared, Source
-from sebra.workflows.presets import named_preset
 from sebra.workflows.rank import (
     RankOptions,
     finish,

@@ -2,38 +2,23 @@
 
 from __future__ import annotations
 
-import time
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
-import torch.nn.functional as F
-from torch import Tensor
 
 from sebra import __version__
-from sebra.debiasing.method import TrainConfig, every_sample, make_trainer
 from sebra.debiasing.model import WEIGHTS, Model
-from sebra.engine.session import ProgressSink, Session
+from sebra.engine.session import ProgressSink
 from sebra.errors import UsageError
-from sebra.loading.augment import Augment
 from sebra.loading.decode import load_images
-from sebra.measuring.disparity import performance_disparity
 from sebra.measuring.groups import MIN_GROUP, Scores, score
-from sebra.measuring.seeds import mean_std
-from sebra.plugins import EVALUATIONS, plugins
+from sebra.plugins import EVALUATIONS, RANKING_EVALUATIONS, plugins
 from sebra.ranking.ranking import Ranking
-from sebra.runs.config import preset_names
 from sebra.runs.folder import CONFIG, RANKING, RunFolder
 from sebra.runs.meter import Meter
 from sebra.samples.open import open_samples
 from sebra.samples.table import FeatureArray, Samples, Texts
-from sebra.settings import Modes, of_mode
-from sebra.workflows.history import predicted_classes
-from sebra.workflows.prepare import prepare
-from sebra.workflows.prepared import Prepared, Source
 from sebra.workflows.rank import measure
 
 PD_LAST_EPOCHS = 5
@@ -161,84 +146,8 @@ def _evaluate_ranking(
     out.update(measure(ranking, samples))
     if len(samples.rows("test")):
         config = folder.read_config() if folder.has(CONFIG) else {}
-        with meter.phase("pd"):
-            out.update(_disparity(ranking, samples, config, data, device, seeds, pd_k, progress))
+        for plugin in plugins(RANKING_EVALUATIONS).values():
+            with meter.phase(plugin.name):
+                asked = (config, data, device, seeds, pd_k, progress)
+                out.update(plugin.load()(ranking, samples, *asked))
     return out
-
-
-def _disparity(
-    ranking: Ranking,
-    samples: Samples,
-    config: dict[str, Any],
-    data: str,
-    device: str,
-    seeds: int,
-    k: int | None,
-    progress: ProgressSink | None,
-) -> dict[str, Any]:
-    """PD with the network of the ranking run: trained on the bottom k, then on the top k."""
-    session = Session(progress=progress)
-    preset = config.get("preset")
-    if preset not in preset_names() and not Path(str(preset)).is_file():
-        preset = None
-    runs = []
-    for seed in range(seeds):
-        source = Source(
-            data=data,
-            seed=seed,
-            device=device,
-            mode=config.get("mode", "auto"),
-            backbone=config.get("backbone"),
-            weights=config.get("weights"),
-            image_size=config.get("image_size"),
-        )
-        prepared = prepare(source, session, Meter(), samples, preset)
-        table = ranking.aligned_to(prepared.split("train")[0].ids)
-        labels = prepared.task("train").targets.cpu().numpy()
-
-        def train_and_score(index: npt.NDArray[np.int64], prepared: Prepared = prepared) -> float:
-            return subset_accuracy(prepared, index, session)
-
-        runs.append(performance_disparity(train_and_score, table["rank"].to_numpy(), labels, k))
-    if seeds == 1:
-        return {"pd": runs[0]["pd"], "pd_details": runs[0]}
-    joined = mean_std([{k: v for k, v in r.items() if k != "k"} for r in runs])
-    return {"pd": joined["pd"], "pd_details": {**joined, "k": runs[0]["k"]}}
-
-
-@dataclass(frozen=True)
-class PdConfig(TrainConfig):
-    """How the networks of PD are trained: the same on both sides, whatever made the ranking."""
-
-    MODES: ClassVar[Modes] = {
-        "features": {"weight_decay": 1e-4, "batch": 64},
-        "scratch": {"weight_decay": 1e-4, "epochs": 30},
-    }
-
-    epochs: int = 20
-    weight_decay: float = 0.0
-    batch: int = 64
-
-
-def subset_accuracy(prepared: Prepared, index: npt.NDArray[np.int64], session: Session) -> float:
-    """Test accuracy, mean of the last epochs, of plain training on these samples alone."""
-    config = PdConfig(**of_mode(PdConfig, prepared.mode))
-    chosen = torch.from_numpy(np.sort(index)).to(prepared.device)
-    task = replace(prepared.task("train").subset(chosen), augment=Augment(config.flip, config.crop))
-    network = task.network(hidden=config.hidden)
-    test = prepared.task("test")
-    targets = test.targets.cpu().numpy()
-
-    def loss(index: Tensor, rand: Tensor) -> Tensor:
-        return F.cross_entropy(network(task.batch(index, rand)).float(), task.targets[index])
-
-    trainer = make_trainer(task, network, config, loss)
-    seen: list[float] = []
-
-    def after(epoch: int) -> None:
-        if epoch >= config.epochs - PD_LAST_EPOCHS:
-            seen.append(float((predicted_classes(network, test) == targets).mean()) * 100)
-
-    trainer.run(session, None, lambda _: every_sample(task, config, trainer.generator),
-                phase=f"pd-{time.monotonic_ns()}", after_epoch=after)  # fmt: skip
-    return float(np.mean(seen))

@@ -16,14 +16,13 @@ from sebra.measuring.ranks import quality_of
 from sebra.ranking.controls import run_controls
 from sebra.ranking.ranking import Monitor, Ranker, Ranking
 from sebra.ranking.registry import ranker_class
-from sebra.runs.config import Settled, ranking_network, settle
+from sebra.runs.config import Settled, named_preset, ranking_network, settle
 from sebra.runs.folder import RANKING, RunFolder
 from sebra.runs.meter import Meter
 from sebra.samples.table import Samples
 from sebra.workflows.history import history_of
 from sebra.workflows.prepare import for_ranking, prepare
 from sebra.workflows.prepared import Prepared, Source
-from sebra.workflows.presets import named_preset
 from sebra.workflows.saliency import find_saliency, save_saliency
 from sebra.workflows.suspects import add_noise
 from sebra.workflows.tune import space_of, tune

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from sebra.workflows.presets import layout_of
+from sebra_bench.layouts import layout_of
 from sebra_bench.paper import Paper
 from sebra_bench.plan import Spec
 from sebra_bench.studies.common import (

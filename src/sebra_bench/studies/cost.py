@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from sebra.debiasing.registry import method_class
-from sebra.measuring.seeds import mean_std
 from sebra.ranking.registry import ranker_class
-from sebra.workflows.presets import layout_of
+from sebra_bench.layouts import layout_of
 from sebra_bench.paper import Paper
 from sebra_bench.plan import Spec, with_shared
+from sebra_bench.seeds import mean_std
 from sebra_bench.studies.common import Study, new_figure, save_figure
 from sebra_bench.tables import Table, cell
 from sebra_bench.workbench import Workbench

@@ -19,7 +19,6 @@ from sebra.engine.session import Session
 from sebra.engine.step import label_probability
 from sebra.engine.task import Task
 from sebra.measuring.groups import score
-from sebra.measuring.seeds import mean_std
 from sebra.ranking.noise import estimate_noise
 from sebra.ranking.ranking import Blind, Ranking
 from sebra.ranking.registry import ranker_class
@@ -28,6 +27,7 @@ from sebra.workflows.needs import guide_of
 from sebra.workflows.prepared import Prepared
 from sebra_bench.label_noise import KINDS, inject_noise
 from sebra_bench.plan import Spec, with_shared
+from sebra_bench.seeds import mean_std
 from sebra_bench.studies.common import (
     GREYS,
     HATCHES,

@@ -19,7 +19,6 @@ from sebra.engine.task import Task
 from sebra.errors import CollapsedError, UsageError
 from sebra.loading.inputs import Inputs
 from sebra.measuring.ranks import quality_of
-from sebra.measuring.seeds import mean_std
 from sebra.ranking.ranking import Blind, ranks_within_classes
 from sebra.ranking.registry import ranker_class
 from sebra.samples.table import FeatureArray, Samples, true_groups
@@ -27,6 +26,7 @@ from sebra.workflows.prepared import Prepared, head_over
 from sebra_bench.label_noise import inject_noise
 from sebra_bench.plan import Spec, with_shared
 from sebra_bench.rows import Row
+from sebra_bench.seeds import mean_std
 from sebra_bench.studies.common import (
     GREYS,
     HATCHES,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sebra.measuring.seeds import mean_std
+from sebra_bench.seeds import mean_std
 
 
 def test_numbers_become_mean_deviation_and_count():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sebra.measuring.disparity import bottom_and_top, performance_disparity
+from sebra_bench.disparity import bottom_and_top, performance_disparity
 
 
 def test_bottom_is_the_least_spurious_end_of_each_class():

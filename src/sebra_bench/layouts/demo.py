@@ -17,8 +17,8 @@ import numpy.typing as npt
 
 from sebra.errors import UsageError
 from sebra.samples.layouts import layout
-from sebra.samples.layouts.demo_pictures import draw
 from sebra.samples.table import SPLITS, Attribute, ImageArray, IntArray, Samples
+from sebra_bench.layouts.demo_pictures import draw
 
 CLASSES = ("boat", "plane")
 # Strongest first; the first level of each goes with boats, the second with planes.

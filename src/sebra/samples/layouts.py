@@ -14,9 +14,7 @@ from sebra.plugins import LAYOUTS as GROUP
 from sebra.plugins import plugins
 from sebra.samples.table import Samples
 
-LAYOUTS = plugins(
-    GROUP, {"demo": "sebra.samples.layouts.demo:read", "hf": "sebra.samples.hub:read"}
-)
+LAYOUTS = plugins(GROUP, {"hf": "sebra.samples.hub:read"})
 
 
 @dataclass(frozen=True)
