@@ -14,7 +14,7 @@ from sebra.plugins import LAYOUTS as GROUP
 from sebra.plugins import plugins
 from sebra.samples.table import Samples
 
-LAYOUTS = plugins(GROUP, {"hf": "sebra.samples.hub:read"})
+LAYOUTS = plugins(GROUP)
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ import pytest
 
 import miniatures
 from sebra.errors import UsageError
-from sebra.samples import hub
 from sebra.samples.open import open_samples
 from sebra.samples.table import ImageFiles, Texts
+from sebra_bench.layouts import hub
 
 pytest.importorskip("datasets", reason="needs the extra hub")
 
