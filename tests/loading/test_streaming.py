@@ -19,14 +19,14 @@ from sebra.engine.step import (
 )
 from sebra.loading.augment import Augment
 from sebra.loading.inputs import Inputs
-from sebra.loading.streaming import read_ahead
+from sebra.loading.streaming import THREAD, read_ahead
 from sebra.samples.table import FeatureArray, ImageArray
 
 CPU = torch.device("cpu")
 
 
 def reading_threads() -> int:
-    return sum("_gather" in t.name for t in threading.enumerate())
+    return sum(THREAD in t.name for t in threading.enumerate())
 
 
 def test_batches_come_in_order_and_stay_as_they_are(tmp_path):
