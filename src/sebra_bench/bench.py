@@ -10,9 +10,9 @@ from typing import Any
 from sebra import __version__
 from sebra.engine.session import ProgressSink
 from sebra.errors import UsageError
-from sebra.measuring import tables as text_tables
 from sebra.runs.folder import RunFolder
 from sebra.workflows.prepared import Source
+from sebra_bench import text_tables
 from sebra_bench.paper_tables import by_layout, paper_tables
 from sebra_bench.plan import BenchOptions, data_name, slug_of
 from sebra_bench.results import Results, pooled, result_tables

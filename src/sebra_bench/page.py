@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from sebra.measuring import tables as text_tables
+from sebra_bench import text_tables
 from sebra_bench.collected import Section, collect, weight
 from sebra_bench.overview import overview
 from sebra_bench.paper_tables import NAMES, paper_tables

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sebra.measuring import tables
+from sebra_bench import text_tables
 from sebra_bench.paper import UNVERIFIED, Paper
 from sebra_bench.summary import (
     RANKING_TITLES,
@@ -30,11 +30,11 @@ class Table:
 
     def markdown(self) -> str:
         remarks = "".join(f"- {remark}\n" for remark in self.remarks)
-        return f"### {self.title}\n\n{tables.markdown(self.shown)}\n{remarks}"
+        return f"### {self.title}\n\n{text_tables.markdown(self.shown)}\n{remarks}"
 
     def latex(self) -> str:
         comments = "".join(f"% {remark}\n" for remark in self.remarks)
-        return f"% {self.title}\n{comments}{tables.latex(self.shown)}"
+        return f"% {self.title}\n{comments}{text_tables.latex(self.shown)}"
 
 
 def methods_table(title: str, entries: Sequence[Entry], paper: Paper) -> Table:

@@ -8,7 +8,7 @@ import io
 import numpy as np
 import pytest
 
-from sebra.measuring.tables import csv_text, latex, markdown
+from sebra_bench.text_tables import csv_text, latex, markdown
 
 ROWS = [
     {"method": "erm", "gap": -15.25, "n": 3, "small": False},

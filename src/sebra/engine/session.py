@@ -47,26 +47,21 @@ def checkpoint_seconds() -> float:
 class ProgressSink(Protocol):
     """Shows how far a phase is; the command line has one that draws bars."""
 
-    def start(self, phase: str, total: int) -> None: ...
-    def advance(self, done: int, images: int = 0, note: str = "") -> None: ...
-    def finish(self) -> None: ...
-    def message(self, text: str) -> None: ...
-
-
-class Silent:
-    """A progress sink that shows nothing."""
-
     def start(self, phase: str, total: int) -> None:
-        pass
+        return
 
     def advance(self, done: int, images: int = 0, note: str = "") -> None:
-        pass
+        return
 
     def finish(self) -> None:
-        pass
+        return
 
     def message(self, text: str) -> None:
-        pass
+        return
+
+
+class Silent(ProgressSink):
+    """A progress sink that shows nothing."""
 
 
 class Session:
@@ -180,10 +175,6 @@ class Session:
 
     def leave(self) -> None:
         self._prefix.pop()
-
-    @property
-    def interrupted(self) -> bool:
-        return self._stop > 0
 
     @contextmanager
     def stoppable(self) -> Iterator[None]:

@@ -82,17 +82,9 @@ class TextBody(nn.Module):
         accepted = inspect.signature(encoder.forward).parameters
         kinds = int(getattr(encoder.config, "type_vocab_size", 0) or 0)
         self._typed = "token_type_ids" in accepted and kinds > 1
-        self._wide_mask = False
-        self._wide_mask = self._takes_wide_mask()
-
-    @property
-    def capturable(self) -> bool:
-        """Whether a CUDA graph can hold the forward pass.
-
-        Given the usual two-dimensional mask, transformers asks the device whether it is all ones,
-        which a graph cannot; a mask that is already spread over heads and queries is taken as is.
-        """
-        return self._wide_mask
+        # Given the usual mask, transformers asks the device whether it is all ones, which a CUDA
+        # graph cannot; a BERT takes one that is already spread over heads and queries as it is.
+        self.capturable = encoder.config.model_type == "bert"
 
     def train(self, mode: bool = True) -> TextBody:
         super().train(mode)
@@ -112,32 +104,12 @@ class TextBody(nn.Module):
         return mean
 
     def _hidden(self, ids: Tensor, mask: Tensor, types: Tensor) -> Tensor:
-        attention = mask
-        if self._wide_mask:
+        if self.capturable:
             n, length = mask.shape
-            attention = mask.bool()[:, None, None, :].expand(n, 1, length, length)
+            mask = mask.bool()[:, None, None, :].expand(n, 1, length, length)
         extra = {"token_type_ids": types} if self._typed else {}
-        out: Tensor = self.encoder(
-            input_ids=ids, attention_mask=attention, **extra
-        ).last_hidden_state
+        out: Tensor = self.encoder(input_ids=ids, attention_mask=mask, **extra).last_hidden_state
         return out
-
-    @torch.no_grad()
-    def _takes_wide_mask(self) -> bool:
-        """Whether this encoder computes the same with a mask of n x 1 x length x length."""
-        self.encoder.eval()
-        ids = torch.arange(16).view(2, 8) % int(self.encoder.config.vocab_size)
-        mask = torch.ones_like(ids)
-        mask[1, 4:] = 0
-        usual = self._hidden(ids, mask, torch.zeros_like(ids))[mask.bool()]
-        self._wide_mask = True
-        try:
-            wide = self._hidden(ids, mask, torch.zeros_like(ids))[mask.bool()]
-        except (ValueError, RuntimeError, TypeError, IndexError):
-            return False
-        finally:
-            self._wide_mask = False
-        return bool(torch.allclose(usual, wide, atol=1e-4))
 
 
 def joined(sequences: Sequence[Tensor]) -> Tensor:

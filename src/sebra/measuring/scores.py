@@ -29,16 +29,7 @@ class GroupScore:
     small: bool
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "name": self.name,
-            "class": self.class_name,
-            "values": dict(self.values),
-            "alignment": dict(self.alignment),
-            "n_test": self.n_test,
-            "n_train": self.n_train,
-            "accuracy": self.accuracy,
-            "small": self.small,
-        }
+        return {"class" if k == "class_name" else k: v for k, v in vars(self).items()}
 
 
 @dataclass(frozen=True)
@@ -110,15 +101,8 @@ class Scores:
 
 def _row(group: GroupScore) -> dict[str, Any]:
     # An attribute may be called like one of the fixed columns; the fixed ones then win.
-    return {
-        **group.values,
-        "group": group.name,
-        "class": group.class_name,
-        "n_test": group.n_test,
-        "n_train": group.n_train,
-        "accuracy": group.accuracy,
-        "small": group.small,
-    }
+    fixed = {k: v for k, v in group.to_dict().items() if not isinstance(v, Mapping)}
+    return {**group.values, "group": fixed.pop("name"), **fixed}
 
 
 def _shown(value: float | str) -> str:
