@@ -8,7 +8,7 @@ from functools import cache
 import pytest
 import torch
 
-from debiasing.toys import AT_ONCE, SETTINGS, TOYS, accuracy, fit
+from debiasing.toys import AT_ONCE, ONE_LOOK, SETTINGS, TOYS, accuracy, fit
 from sebra.debiasing.registry import METHODS, method_class
 from sebra.debiasing.selection import Selector
 from sebra.engine.session import Session
@@ -64,7 +64,7 @@ def test_learns_with_what_it_needs_and_nothing_else(position, kind):
         assert selector.rows == []
         return
     assert max(row["score"] for row in selector.rows) > chance + 0.2
-    if kind == "images" or name not in AT_ONCE:
+    if name not in (AT_ONCE if kind == "features" else ONE_LOOK):
         assert len(selector.rows) >= SETTINGS[kind]["epochs"]
 
 
@@ -76,7 +76,7 @@ def test_resumes_to_the_same_weights(position, kind, tmp_path):
     if name == "auto":
         pytest.skip("it looks at no epoch: test_auto.py ends it between its trainings")
     cls, toy = class_of(name), TOYS[kind]()
-    last = 1 if kind == "features" and name in AT_ONCE else 4
+    last = 1 if name in (AT_ONCE if kind == "features" else ONE_LOOK) else 4
     config = cls.config_class(**settings_of(cls, kind, extra))
     calls = []
 

@@ -32,7 +32,7 @@ class NetworkSpec:
     inputs: (3, height, width), (d,) or, of text, (token rows, length). weights: a file, `hub`,
     `none` or an encoder's name.
     hidden: width of one hidden layer between features and head; 0 for none. heads: last layers;
-    more than one makes an `EnsembleHead`.
+    more than one makes an `EnsembleHead`. prototypes: of each class, in a `PrototypeHead`.
     """
 
     backbone: str
@@ -42,6 +42,7 @@ class NetworkSpec:
     hidden: int = 0
     heads: int = 1
     encoder: str = ""
+    prototypes: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -50,10 +51,11 @@ class NetworkSpec:
     def from_dict(values: Mapping[str, Any]) -> NetworkSpec:
         """From a description; a size that nobody trains with is a `ValueError`."""
         spec = NetworkSpec(**{**values, "inputs": tuple(values["inputs"])})
-        sizes = (*spec.inputs, spec.classes, spec.hidden + 1, spec.heads)
+        heads = max(spec.heads, spec.prototypes)
+        sizes = (*spec.inputs, spec.classes, spec.hidden + 1, spec.heads, spec.prototypes + 1)
         if not 1 <= len(spec.inputs) <= 3 or not all(1 <= int(n) <= _MOST for n in sizes):
             raise ValueError(f"a network of {spec.inputs} inputs, {spec.classes} classes")
-        if spec.inputs[0] * max(spec.hidden, spec.classes) * spec.heads > _MOST_WEIGHTS:
+        if spec.inputs[0] * max(spec.hidden, spec.classes) * heads > _MOST_WEIGHTS:
             raise ValueError("a network with more weights than memory")
         return spec
 
@@ -76,6 +78,20 @@ class EnsembleHead(nn.Module):
         weights = self.domain(z).softmax(1)
         out: Tensor = (self.each(z) * weights[:, :, None]).sum(1)
         return out
+
+
+class PrototypeHead(nn.Module):
+    """Several prototypes of each class; their probabilities, by distance, are averaged."""
+
+    def __init__(self, width: int, classes: int, members: int) -> None:
+        super().__init__()
+        self.prototypes = nn.Parameter(torch.zeros(members, classes, width))
+        self.scales = nn.Parameter(torch.zeros(members))
+
+    def forward(self, z: Tensor) -> Tensor:
+        z, p = (nn.functional.normalize(t.float(), dim=-1) for t in (z, self.prototypes))
+        far = (2 - 2 * torch.einsum("nd,mcd->nmc", z, p)).clamp_min(1e-6).sqrt()
+        return (-self.scales[:, None] * far).log_softmax(2).logsumexp(1)
 
 
 class Network(nn.Module):
@@ -149,10 +165,20 @@ class Network(nn.Module):
         self.head = head
         return head
 
+    def make_prototypes(self, members: int) -> PrototypeHead:
+        """Replaces the last layer by `members` prototypes of each class."""
+        self.spec = replace(self.spec, prototypes=members)
+        head = _last_layer(self.width, self.spec).to(self.shift.device)
+        assert isinstance(head, PrototypeHead)
+        self.head = head
+        return head
+
 
 def _last_layer(width: int, spec: NetworkSpec) -> nn.Module:
     head: nn.Module = nn.Linear(width, spec.classes)
-    if spec.heads > 1:
+    if spec.prototypes:
+        head = PrototypeHead(width, spec.classes, spec.prototypes)
+    elif spec.heads > 1:
         head = EnsembleHead(width, spec.classes, spec.heads)
     # From an undecided start the first things learned are cues, not accidents of the seed.
     for parameter in head.parameters():

@@ -38,21 +38,27 @@ _PARTS = 4  # of a class, at most: a bucket with few samples has no steady loss
 
 
 @dataclass(frozen=True)
-class GroupDroConfig(TrainConfig):
-    """Which groups, and how fast their weights move."""
+class WorstConfig(TrainConfig):
+    """How fast the weights of groups move."""
 
-    over: str = setting(
-        "groups", "the true groups, or (`buckets`) class x rank bucket, which needs no labels"
-    )
     eta: float = setting(0.01, "larger turns faster to the group that does worst")
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        checks = {
-            "over": self.over in ("groups", "buckets"),
-            "eta": self.eta > 0,
-        }
-        check(self, checks)
+        check(self, {"eta": self.eta > 0})
+
+
+@dataclass(frozen=True)
+class GroupDroConfig(WorstConfig):
+    """Which groups."""
+
+    over: str = setting(
+        "groups", "the true groups, or (`buckets`) class x rank bucket, which needs no labels"
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check(self, {"over": self.over in ("groups", "buckets")})
 
 
 class GroupDro(Method[GroupDroConfig]):
@@ -66,31 +72,7 @@ class GroupDro(Method[GroupDroConfig]):
         self.needs = frozenset({"groups" if config.over == "groups" else "ranking"})
 
     def fit(self, task: Task, help: Help, session: Session) -> Network:
-        cfg = self.config
-        task = replace(task, augment=Augment(cfg.flip, cfg.crop))
-        network = task.network(hidden=cfg.hidden)
-        groups = self.groups(task, help)
-        count = int(groups.max()) + 1
-        weights = torch.full((count,), 1.0 / count, device=task.device)
-
-        def loss(index: Tensor, rand: Tensor) -> Tensor:
-            logits = network(task.batch(index, rand))
-            losses = F.cross_entropy(logits.float(), task.targets[index], reduction="none")
-            each = group_losses(losses, groups[index], count)
-            chase_worst(weights, each.detach(), cfg.eta)
-            return (weights * each).sum()
-
-        trainer = make_trainer(task, network, cfg, loss, extra={"group_weights": weights})
-        chances = balanced_weights(groups)
-        batch = min(cfg.batch, len(task))
-
-        trainer.run(
-            session,
-            help.selector,
-            lambda _: weighted_draws(chances, len(task), batch, trainer.generator),
-        )
-        help.selector.restore(network)
-        return network
+        return fit_worst(task, self.groups(task, help), self.config, help, session)
 
     def groups(self, task: Task, help: Help) -> Tensor:
         """The group of every training sample; a group never spans two classes."""
@@ -99,3 +81,31 @@ class GroupDro(Method[GroupDroConfig]):
             return bucket_groups(guide, task.targets, _PARTS)
         true = needed(help.groups, "the true groups: attributes of the training samples", self.name)
         return within_class(true.to(task.device), task.targets)
+
+
+def fit_worst(
+    task: Task, groups: Tensor, cfg: WorstConfig, help: Help, session: Session
+) -> Network:
+    """A network trained for the worst of these groups; none of them spans two classes."""
+    task = replace(task, augment=Augment(cfg.flip, cfg.crop))
+    network = task.network(hidden=cfg.hidden)
+    count = int(groups.max()) + 1
+    weights = torch.full((count,), 1.0 / count, device=task.device)
+
+    def loss(index: Tensor, rand: Tensor) -> Tensor:
+        logits = network(task.batch(index, rand))
+        losses = F.cross_entropy(logits.float(), task.targets[index], reduction="none")
+        each = group_losses(losses, groups[index], count)
+        chase_worst(weights, each.detach(), cfg.eta)
+        return (weights * each).sum()
+
+    trainer = make_trainer(task, network, cfg, loss, extra={"group_weights": weights})
+    chances = balanced_weights(groups)
+    batch = min(cfg.batch, len(task))
+    trainer.run(
+        session,
+        help.selector,
+        lambda _: weighted_draws(chances, len(task), batch, trainer.generator),
+    )
+    help.selector.restore(network)
+    return network

@@ -52,26 +52,7 @@ class Resample(Method[ResampleConfig]):
         return not over_features
 
     def fit(self, task: Task, help: Help, session: Session) -> Network:
-        chances = self.chances(task, help)
-        if task.over_features:
-            return fit_head_once(task, chances, help, session)
-        cfg = self.config
-        task = replace(task, augment=Augment(cfg.flip, cfg.crop))
-        network = task.network()
-        batch = min(cfg.batch, len(task))
-
-        def loss(index: Tensor, rand: Tensor) -> Tensor:
-            logits = network(task.batch(index, rand))
-            return F.cross_entropy(logits.float(), task.targets[index])
-
-        trainer = make_trainer(task, network, cfg, loss)
-        trainer.run(
-            session,
-            help.selector,
-            lambda _: weighted_draws(chances, len(task), batch, trainer.generator),
-        )
-        help.selector.restore(network)
-        return network
+        return fit_draws(task, self.chances(task, help), self.config, help, session)
 
     def chances(self, task: Task, help: Help) -> Tensor:
         """How likely each sample is to be drawn, up to a factor."""
@@ -81,3 +62,27 @@ class Resample(Method[ResampleConfig]):
         else:
             groups = bucket_groups(guide, task.targets)
         return even_weights(groups, task.targets)
+
+
+def fit_draws(
+    task: Task, chances: Tensor, cfg: TrainConfig, help: Help, session: Session
+) -> Network:
+    """Cross-entropy on samples drawn in proportion to their chances (on the CPU)."""
+    if task.over_features:
+        return fit_head_once(task, chances, help, session)
+    task = replace(task, augment=Augment(cfg.flip, cfg.crop))
+    network = task.network()
+    batch = min(cfg.batch, len(task))
+
+    def loss(index: Tensor, rand: Tensor) -> Tensor:
+        logits = network(task.batch(index, rand))
+        return F.cross_entropy(logits.float(), task.targets[index])
+
+    trainer = make_trainer(task, network, cfg, loss)
+    trainer.run(
+        session,
+        help.selector,
+        lambda _: weighted_draws(chances, len(task), batch, trainer.generator),
+    )
+    help.selector.restore(network)
+    return network
