@@ -13,6 +13,7 @@ __all__ = [
     "Model",
     "Ranking",
     "Scores",
+    "SebraClassifier",
     "SebraRanker",
     "__version__",
     "audit",
@@ -28,11 +29,13 @@ if TYPE_CHECKING:
     from sebra.measuring.groups import Scores
     from sebra.ranking.estimator import SebraRanker
     from sebra.ranking.ranking import Ranking
+    from sebra.workflows.classifier import SebraClassifier
 else:
     _HOMES = {
         "Model": "sebra.debiasing.model",
         "Ranking": "sebra.ranking.ranking",
         "Scores": "sebra.measuring.groups",
+        "SebraClassifier": "sebra.workflows.classifier",
         "SebraRanker": "sebra.ranking.estimator",
         "audit": "sebra.api",
         "debias": "sebra.api",

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sebra.errors import UsageError
+from sebra.samples.objects import Columns, as_data
 
 if TYPE_CHECKING:
     from sebra.debiasing.model import Model
@@ -14,10 +15,11 @@ if TYPE_CHECKING:
 
 
 def rank(
-    data: str,
+    data: Any,
     method: str = "sebra",
     *,
     out: str | None = None,
+    columns: Columns | None = None,
     preset: str | None = None,
     neurons: str | None = None,
     settings: dict[str, Any] | None = None,
@@ -25,9 +27,11 @@ def rank(
 ) -> Ranking:
     """Ranks every training sample of DATA; `.table` is a pandas DataFrame.
 
-    settings: fields of the method's configuration. source: the options of the command line
-    (seed, device, mode, backbone, weights, image_size, attributes, exclude). out: also write a run
-    folder.
+    data: a folder, a file or a layout by name, a pandas frame, arrays (X, y), a list of (path,
+    label), a torch or Hugging Face data set, or a dict of those by split. columns: which column is
+    the `label`, `text` or `path`, where it has another name, as `{"label": "species"}`. settings:
+    fields of the method's configuration. source: the options of the command line (seed, device,
+    mode, backbone, weights, image_size, attributes, exclude). out: also write a run folder.
     """
     from sebra.runs.folder import RunFolder
     from sebra.workflows.prepared import Source
@@ -36,24 +40,28 @@ def rank(
 
     folder = None if out is None else RunFolder.create(out, "rank")
     options = RankOptions(method, preset, _overrides(settings), neurons)
-    found = run(Source(data=data, **source), options, folder)
+    found = run(Source(data=as_data(data, columns), **source), options, folder)
     ranking = found.ranking
     ranking.details = {**ranking.details, "metrics": found.metrics, "history": found.history}
     return ranking
 
 
 def debias(
-    data: str,
+    data: Any,
     ranking: Ranking | str | None = None,
     method: str = "auto",
     *,
     out: str | None = None,
+    columns: Columns | None = None,
     preset: str | None = None,
     settings: dict[str, Any] | None = None,
     select: str = "auto",
     **source: Any,
 ) -> Model:
-    """Trains a model on DATA; ranks first where the method needs it and no ranking is given."""
+    """Trains a model on DATA; ranks first where the method needs it and no ranking is given.
+
+    data, columns: as for `rank`.
+    """
     from sebra.ranking.ranking import Ranking
     from sebra.runs.folder import RunFolder
     from sebra.workflows.debias import DebiasOptions
@@ -64,22 +72,24 @@ def debias(
         ranking = Ranking.load(ranking)
     folder = None if out is None else RunFolder.create(out, "debias")
     options = DebiasOptions(method, preset, _overrides(settings), select=select)
-    found = run(Source(data=data, **source), options, folder, ranking=ranking)
+    found = run(Source(data=as_data(data, columns), **source), options, folder, ranking=ranking)
     found.model.details["metrics"] = found.metrics
     return found.model
 
 
-def evaluate(model: Model | str, data: str, min_group: int = 20) -> Scores:
+def evaluate(
+    model: Model | str, data: Any, min_group: int = 20, *, columns: Columns | None = None
+) -> Scores:
     """Scores a model (or a model run) on DATA's test split, else on its val split."""
     from sebra.debiasing.model import Model
     from sebra.samples.open import open_samples
     from sebra.workflows.evaluate import evaluate_model
 
     loaded = Model.load(model) if isinstance(model, (str, Path)) else model
-    return evaluate_model(loaded, open_samples(data), min_group)[1]
+    return evaluate_model(loaded, open_samples(as_data(data, columns)), min_group)[1]
 
 
-def report(ranking: Ranking, path: str, data: str | None = None) -> Path:
+def report(ranking: Ranking, path: str | Path, data: Any = None) -> Path:
     """Writes the HTML report of a ranking to `path`."""
     import pandas as pd
 
@@ -87,7 +97,7 @@ def report(ranking: Ranking, path: str, data: str | None = None) -> Path:
     from sebra.samples.open import open_samples
     from sebra.showing.report import ReportInput, write_report
 
-    source = data or ranking.data
+    source = ranking.data if data is None else as_data(data)
     if not source:
         raise UsageError("report: the ranking does not know its data; pass data=…")
     samples = open_samples(source)
@@ -104,8 +114,8 @@ def report(ranking: Ranking, path: str, data: str | None = None) -> Path:
     return write_report(run, Path(path))
 
 
-def audit(data: str, path: str = "report.html", **options: Any) -> Ranking:
-    """Ranks DATA and writes the report in one go."""
+def audit(data: Any, path: str | Path = "report.html", **options: Any) -> Ranking:
+    """Ranks DATA and writes the report in one go; options as for `rank`."""
     ranking = rank(data, **options)
     report(ranking, path)
     return ranking

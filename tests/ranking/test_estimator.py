@@ -21,11 +21,28 @@ from sebra.ranking.sebra import SebraConfig
 from sebra.ranking.sebra import SelfGuidedRanker as Algorithm
 from sebra.runs.config import build_config
 from sebra.runs.meter import Meter
+from sebra.workflows.classifier import SebraClassifier
 
 
 @parametrize_with_checks([SebraRanker(epochs=2), SebraRanker(epochs=2, draws="remaining")])
 def test_scikit_learns_checks(estimator, check):
     check(estimator)
+
+
+@parametrize_with_checks([SebraClassifier()])
+def test_scikit_learns_checks_of_the_classifier(estimator, check):
+    check(estimator)
+
+
+def test_the_classifier_keeps_words_and_says_what_it_kept():
+    x, y, _ = arrays()
+    words = np.array(["waterbird", "landbird"])[y]
+    found = SebraClassifier().fit(x, words)
+    assert found.classes_.tolist() == ["landbird", "waterbird"]
+    assert found.score(x, words) > 0.8
+    assert found.metrics_["choice"]["kept"] in ("plain", "debiased")
+    with pytest.raises(ValueError, match="method"):
+        SebraClassifier(method="nothing").fit(x, words)
 
 
 def arrays():

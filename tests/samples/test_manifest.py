@@ -68,7 +68,7 @@ def test_numeric_labels_sort_as_numbers(tmp_path):
     ("text", "message"),
     [
         ("path,class\na,b\n", r"no column 'label' \(columns: path, class\)"),
-        ("file,label\na,b\nc,d\n", r"no column 'path' or 'text' \(columns: file, label\)"),
+        ("file,label\na,b\nc,d\n", r"no column 'path' or 'text', and none of numbers"),
         ("path,text,label\na,b,c\n", "both 'path' and 'text'"),
         ("path,label\n", "has no rows"),
         ("", "not a readable table"),

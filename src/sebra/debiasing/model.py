@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +21,14 @@ from sebra.engine.device import autocast, choose_device
 from sebra.engine.networks import Network, NetworkSpec
 from sebra.errors import UsageError, reason
 from sebra.loading.texts import Tokeniser
-from sebra.samples.table import Texts
+from sebra.samples.open import read_unlabelled
+from sebra.samples.table import Content, FeatureArray, ImageFiles, Texts
 from sebra.whole import written
 
 WEIGHTS, DESCRIPTION = "model.safetensors", "model.json"
 VOCABULARY = "tokenizer.json"  # of a model that takes text
 FORMAT = 1
+SHOWN = ("average", "id_accuracy", "worst_group")  # figures in a notebook
 IMAGE_PREPROCESSING = "RGB, squashed to the input size, 0..255; normalised by the network"
 
 
@@ -42,7 +45,7 @@ class Stacked(nn.Module):
         return out
 
 
-@dataclass
+@dataclass(repr=False)
 class Model:
     """A classifier with its classes and preprocessing; takes raw images, texts or features."""
 
@@ -65,7 +68,7 @@ class Model:
     def probabilities(self, content: Any, batch: int = 256) -> npt.NDArray[np.float32]:
         """Class probabilities: of an array of features, of uint8 images (n x h x w x 3), of a
         sequence of image files or PIL images, or, from a model of text, of a sequence of texts or
-        of sentence pairs."""
+        of sentence pairs. A text or a path is a form of DATA: a folder, a table, one image."""
         x = self._array(content)
         self.network.eval()
         out = []
@@ -86,6 +89,10 @@ class Model:
         return names
 
     def _array(self, content: Any) -> npt.NDArray[Any]:
+        if isinstance(content, (str, os.PathLike)):
+            content = contents_of(read_unlabelled(os.fspath(content))[1])
+        elif hasattr(content, "to_numpy"):  # a pandas frame or column
+            content = content.to_numpy() if self.tokeniser is None else content.tolist()
         if self.tokeniser is not None:
             return self.tokeniser.encode(_texts(content))
         if not isinstance(content, np.ndarray):
@@ -113,6 +120,22 @@ class Model:
                 image = item if isinstance(item, Image.Image) else Image.fromarray(item)
                 rows.append(to_square(image, size))
         return np.stack(rows) if rows else np.zeros((0, size, size, 3), dtype=np.uint8)
+
+    def __repr__(self) -> str:
+        names = " + ".join(spec.backbone for spec in self.specs)
+        takes = {1: "features", 2: "texts", 3: "pictures"}[len(self.inputs)]
+        return f"Model({names}, takes {takes} {self.inputs}, classes: {', '.join(self.classes)})"
+
+    def _repr_html_(self) -> str:
+        scores = self.details.get("metrics", {})
+        rows = {"model": repr(self), "method": self.details.get("method", "–")}
+        for name in ("plain", "evaluation"):
+            found = scores.get(name) or {}
+            figures = [f"{k.replace('_', ' ')} {found[k]:.1f} %" for k in SHOWN if k in found]
+            if figures:
+                rows["plain training" if name == "plain" else "scores"] = ", ".join(figures)
+        lines = (f"<tr><th>{k}</th><td>{escape(str(v))}</td></tr>" for k, v in rows.items())
+        return f"<table>{''.join(lines)}</table>"
 
     def save(self, folder: str | Path) -> None:
         """Writes `model.safetensors` and `model.json`, each whole or not at all."""
@@ -199,6 +222,18 @@ def _texts(content: Any) -> Texts:
     if not all(isinstance(i, (tuple, list)) and [type(t) for t in i] == [str, str] for i in items):
         raise UsageError("the model takes texts: a sequence of str, or of (str, str) pairs")
     return Texts(tuple(a for a, _ in items), tuple(b for _, b in items))
+
+
+def contents_of(content: Content) -> Any:
+    """What a model takes of a content: files, pixels, values or texts."""
+    if isinstance(content, ImageFiles):
+        return content.paths
+    if isinstance(content, Texts):
+        return content
+    values: npt.NDArray[Any] = (
+        content.values if isinstance(content, FeatureArray) else content.pixels
+    )
+    return np.asarray(values[content.rows])
 
 
 def assemble(parts: Sequence[Network]) -> nn.Module:

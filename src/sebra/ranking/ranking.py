@@ -272,6 +272,13 @@ class Ranking:
         found.folder, found.data, found.patterns = self.folder, self.data, self.patterns
         return found
 
+    def __repr__(self) -> str:
+        trust = "" if self.trust is None else f", trust {self.trust:.2f}"
+        return (
+            f"Ranking({len(self)} samples, {self.table['label'].nunique()} classes, "
+            f"{len(self.stages)} patterns{trust}; .table is a DataFrame)"
+        )
+
     def _repr_html_(self) -> str:
         head = self.table.sort_values(["label", "rank"]).groupby("label").head(3)
         shown: str = head.to_html(index=False, escape=True)

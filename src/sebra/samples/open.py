@@ -8,10 +8,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
+
 from sebra.errors import UsageError
 from sebra.samples.layouts import LAYOUTS, find_layout
-from sebra.samples.table import Samples
-from sebra.samples.validate import validate
+from sebra.samples.table import Content, FeatureArray, ImageFiles, Samples
+from sebra.samples.validate import check_features, validate
 
 _REMOTE = ("http", "https", "ftp", "s3", "gs", "gcs", "az", "abfs", "hdfs")
 _NAMED = re.compile(r"(?P<name>[a-z][a-z0-9_-]+)(:(?P<path>[^?]*))?(\?(?P<query>.*))?")
@@ -31,10 +34,42 @@ def open_samples(data: str, attributes: Sequence[str] | None = None) -> Samples:
     return samples if attributes is None else samples.with_attributes(attributes)
 
 
+def read_unlabelled(data: str) -> tuple[npt.NDArray[np.object_], Content]:
+    """Ids and contents of DATA; a table or an array needs no labels, nor two classes of them."""
+    from sebra.samples.arrays import is_array_folder, read_rows
+    from sebra.samples.files import ids_of, images_under, is_image
+    from sebra.samples.manifest import manifest_of, read_contents
+
+    table = manifest_of(data)
+    if table is not None:
+        return read_contents(*table)
+    path = Path(data).expanduser()
+    if is_array_folder(path) or (path.suffix.lower() == ".npz" and path.is_file()):
+        values = read_rows(path)
+        check_features(values, data)
+        ids = np.array(list(map(str, range(len(values)))), dtype=object)
+        return ids, FeatureArray(values, np.arange(len(values), dtype=np.int64))
+    if path.is_file() and is_image(path.name):
+        return np.array([path.name], dtype=object), ImageFiles((path.absolute(),))
+    if path.is_dir():
+        root = path.absolute()
+        images = images_under(root)
+        if not images:
+            raise UsageError(f"{data}: no images found in the folder")
+        return ids_of(images, root), ImageFiles(tuple(images))
+    samples = open_samples(data)
+    return samples.ids, samples.content
+
+
 def _read(data: str) -> Samples:
     named = _NAMED.fullmatch(data)
     if named and named["name"] in LAYOUTS and (named["path"] is not None or _bare(named["name"])):
         return _read_layout(named["name"], named["path"] or "", named["query"] or "")
+    from sebra.samples.manifest import manifest_of, read_manifest
+
+    table = manifest_of(data)
+    if table is not None:
+        return read_manifest(*table)
     path = Path(data).expanduser()
     if not path.exists():
         raise UsageError(_missing(data, named))
@@ -43,12 +78,7 @@ def _read(data: str) -> Samples:
         from sebra.samples.folder import read_folder
 
         return read_array_folder(path) if is_array_folder(path) else read_folder(path)
-    suffix = path.suffix.lower()
-    if suffix in {".csv", ".tsv", ".parquet"}:
-        from sebra.samples.manifest import read_manifest
-
-        return read_manifest(path)
-    if suffix == ".npz":
+    if path.suffix.lower() == ".npz":
         from sebra.samples.arrays import read_npz
 
         return read_npz(path)

@@ -66,13 +66,17 @@ class ImageArray:
 
 @dataclass(frozen=True)
 class FeatureArray:
-    """Features in memory or in a memory map: n x d floats. `rows` are the rows in use."""
+    """Features in memory or in a memory map: n x d floats. `rows` are the rows in use.
+
+    names: of the columns, where they have some.
+    """
 
     values: npt.NDArray[np.floating[Any]]
     rows: IntArray
+    names: tuple[str, ...] = ()
 
     def take(self, rows: npt.NDArray[Any]) -> FeatureArray:
-        return FeatureArray(self.values, self.rows[rows])
+        return replace(self, rows=self.rows[rows])
 
 
 @dataclass(frozen=True)

@@ -16,13 +16,9 @@ from sebra.engine.session import ProgressSink, Silent
 from sebra.errors import UsageError
 from sebra.loading.decode import workers
 from sebra.measuring.tables import csv_text
-from sebra.samples.arrays import is_array_folder, read_rows
-from sebra.samples.files import ids_of, images_under, is_image
-from sebra.samples.manifest import read_contents
-from sebra.samples.open import open_samples
+from sebra.samples.open import read_unlabelled
 from sebra.samples.picture import decode_image
 from sebra.samples.table import Content, Fault, FeatureArray, ImageFiles, Texts
-from sebra.samples.validate import check_features
 
 _CHUNK = 256
 _DIGITS = 6
@@ -81,28 +77,6 @@ def predict(model: Model, data: str, progress: ProgressSink | None = None) -> Pr
     finally:
         sink.finish()
     return Predictions(ids, model.classes, np.concatenate(parts), tuple(faults))
-
-
-def read_unlabelled(data: str) -> tuple[npt.NDArray[np.object_], Content]:
-    """Ids and contents of DATA; a table or an array needs no labels, nor two classes of them."""
-    path = Path(data).expanduser()
-    if path.suffix.lower() in {".csv", ".tsv", ".parquet"} and path.is_file():
-        return read_contents(path)
-    if is_array_folder(path) or (path.suffix.lower() == ".npz" and path.is_file()):
-        values = read_rows(path)
-        check_features(values, data)
-        ids = np.array(list(map(str, range(len(values)))), dtype=object)
-        return ids, FeatureArray(values, np.arange(len(values), dtype=np.int64))
-    if path.is_file() and is_image(path.name):
-        return np.array([path.name], dtype=object), ImageFiles((path.absolute(),))
-    if path.is_dir():
-        root = path.absolute()
-        images = images_under(root)
-        if not images:
-            raise UsageError(f"{data}: no images found in the folder")
-        return ids_of(images, root), ImageFiles(tuple(images))
-    samples = open_samples(data)
-    return samples.ids, samples.content
 
 
 def check_kind(model: Model, content: Content, data: str) -> None:

@@ -98,7 +98,11 @@ def load_streams(name: str, options: Options) -> Streams:
         import datasets
     except ImportError:
         raise UsageError(f"hf:{name}: needs the extra `hub`: pip install 'sebra[hub]'") from None
+    saved = any((Path(name) / f).is_file() for f in ("state.json", "dataset_dict.json"))
     try:
+        if saved:  # by `save_to_disk`
+            whole = datasets.load_from_disk(name)
+            return whole if isinstance(whole, Mapping) else {"train": whole}
         found: Streams = datasets.load_dataset(
             name, options.config or None, revision=options.revision or None, streaming=True
         )
