@@ -1,0 +1,193 @@
+"""Plain figures of pictures: what can be said of one without knowing what it shows.
+
+Colour, light, sharpness, the border and nine places of a picture, each by a few figures with names.
+A nuisance (a wrong white balance, a watermark, a saved-again JPEG) is nearly all there is to see in
+one of these views, while it is little beside an object in the features of a network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from sebra.loading.cache import cached_array
+from sebra.loading.inputs import Inputs
+
+VERSION = 1  # raise it when the same pictures would give other figures
+COLOUR, LIGHT, SHARPNESS, BORDER = "colour", "light", "sharpness", "border"
+PLACES = tuple(
+    " ".join(filter(None, (row, column))) or "centre"
+    for row in ("top", "", "bottom")
+    for column in ("left", "", "right")
+)
+STRIP = 0.2  # of a side: how wide places other than the centre are
+_EDGE = 0.04  # of a side: how thick the border is
+_LUMA = (0.299, 0.587, 0.114)  # ITU-R BT.601
+_DARK = 1e-4  # added before a logarithm: well below one step of 255
+_SHARES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
+_STEPS = (1, 2, 4, 8)  # pixels between which differences are taken
+_TONES = 32  # pixels along a side, at most, that shares are counted over
+_BANDS = 12  # of the spectrum of edges along a side: a grid of blocks is a line in one of them
+_BATCH = 128
+_RATIOS = ("red to green", "blue to green")
+_SIDES = ("top edge", "bottom edge", "left edge", "right edge")
+_OF_PLACE = (
+    "red",
+    "green",
+    "blue",
+    *_RATIOS,
+    "contrast",
+    "edges across",
+    "edges along",
+    "5% darkest",
+    "middle tone",
+    "5% brightest",
+)
+
+_VIEWS: dict[str, tuple[str, ...]] = {
+    COLOUR: (
+        *(f"{of}, {ratio}" for of in ("mean", "edges", "contrast") for ratio in _RATIOS),
+        *(f"{of}, {ratio}" for of in ("middle tone", "5% brightest") for ratio in _RATIOS),
+        "mean saturation",
+        "5% least saturated",
+        "middle saturation",
+        "5% most saturated",
+    ),
+    LIGHT: ("mean", "contrast", *(f"tone at {s:.0%}" for s in _SHARES), "black", "white"),
+    SHARPNESS: (
+        *(f"{axis} at {s} px" for s in _STEPS for axis in ("edges across", "edges along")),
+        *(f"edge at {s:.0%}" for s in _SHARES[1:]),
+        *(f"{axis}, band {b + 1}" for axis in ("columns", "rows") for b in range(_BANDS)),
+    ),
+    BORDER: tuple(f"{side}, {name}" for side in _SIDES for name in _OF_PLACE),
+    **dict.fromkeys(PLACES, _OF_PLACE),
+}
+FIGURES = tuple(f"{view}: {name}" for view, names in _VIEWS.items() for name in names)
+
+
+def columns_of(view: str) -> list[int]:
+    """The columns of a view among the figures."""
+    return [i for i, name in enumerate(FIGURES) if name.startswith(f"{view}: ")]
+
+
+def described(
+    inputs: Inputs, key: str, progress: Callable[[int, int], None] | None = None
+) -> npt.NDArray[np.float32]:
+    """The figures of every picture, n x `FIGURES`, from the cache where they are there.
+
+    key: identifies the pictures.
+    """
+
+    def fill(out: npt.NDArray[np.float32]) -> dict[str, object]:
+        for rows in torch.split(torch.arange(len(inputs), device=inputs.device), _BATCH):
+            first = int(rows[0])
+            out[first : first + len(rows)] = describe(inputs.batch(rows)).cpu().numpy()
+            if progress is not None:
+                progress(first + len(rows), len(inputs))
+        return {}
+
+    parts: list[str | int | bytes] = [VERSION, key, str(inputs.shape)]
+    return cached_array("figures", parts, (len(inputs), len(FIGURES)), np.float32, fill)[0]
+
+
+@torch.no_grad()
+def describe(pictures: Tensor) -> Tensor:
+    """n x `FIGURES` of pictures (uint8, n x 3 x height x width)."""
+    x = pictures.contiguous().float() / 255
+    luma = (x * torch.tensor(_LUMA, device=x.device)[:, None, None]).sum(1)
+    places = _places(x, STRIP)
+    thin = _places(x, _EDGE)
+    edges = (torch.cat(thin[0:3], 3), torch.cat(thin[6:9], 3), thin[3], thin[5])
+    parts = [_colour(x), _light(luma), _sharpness(luma), *map(_place, edges), *map(_place, places)]
+    return torch.cat(parts, 1)
+
+
+def _colour(x: Tensor) -> Tensor:
+    across, along = _differences(x, 1)
+    edges = across.square().mean((2, 3)) + along.square().mean((2, 3))
+    tones = _thinned(x)
+    largest = tones.amax(1)
+    saturation = ((largest - tones.amin(1)) / largest.clamp_min(1 / 255)).flatten(1)
+    tone = torch.stack([_at(tones[:, c].flatten(1), (0.5, 0.95)) for c in range(3)], 1)
+    spreads = (x.mean((2, 3)), edges.sqrt(), x.std((2, 3)), tone[:, :, 0], tone[:, :, 1])
+    ratios = [_ratios(spread) for spread in spreads]
+    return torch.cat([*ratios, saturation.mean(1)[:, None], _at(saturation, (0.05, 0.5, 0.95))], 1)
+
+
+def _light(luma: Tensor) -> Tensor:
+    tones = _thinned(luma).flatten(1)
+    ends = [(tones < 4 / 255), (tones > 251 / 255)]
+    shares = [_log(end.float().mean(1)) for end in ends]
+    mean, contrast = luma.mean((1, 2)), _log(luma.std((1, 2)))
+    return torch.cat(
+        [torch.stack([mean, contrast], 1), _at(tones, _SHARES), torch.stack(shares, 1)], 1
+    )
+
+
+def _sharpness(luma: Tensor) -> Tensor:
+    scales = []
+    for step in _STEPS:
+        pair = _differences(luma, min(step, min(luma.shape[1:]) - 1))
+        scales += [_log(d.square().mean((1, 2)).sqrt()) for d in pair]
+    across, along = _differences(luma, 1)
+    strength = _thinned(across[:, 1:].abs() + along[:, :, 1:].abs()).flatten(1)
+    bend = [d.diff(dim=axis).abs().mean(mean) for d, axis, mean in ((across, 2, 1), (along, 1, 2))]
+    return torch.cat(
+        [torch.stack(scales, 1), _log(_at(strength, _SHARES[1:])), *map(_spectrum, bend)], 1
+    )
+
+
+def _spectrum(profile: Tensor) -> Tensor:
+    """How regular edges are along a side, in bands of their frequency."""
+    found = torch.fft.rfft(profile - profile.mean(1, keepdim=True), dim=1).abs()
+    found = _log(found / found.mean(1, keepdim=True).clamp_min(_DARK))
+    return F.adaptive_max_pool1d(found[:, None], _BANDS)[:, 0]
+
+
+def _places(x: Tensor, strip: float) -> list[Tensor]:
+    """Three times three parts of the pictures, those at the sides as wide as the strip."""
+    height, width = (max(1, round(strip * side)) for side in x.shape[2:])
+    rows = x.tensor_split([height, x.shape[2] - height], 2)
+    return [part for row in rows for part in row.tensor_split([width, x.shape[3] - width], 3)]
+
+
+def _place(x: Tensor) -> Tensor:
+    luma = (x * torch.tensor(_LUMA, device=x.device)[:, None, None]).sum(1)
+    mean = x.mean((2, 3))
+    spread = _log(luma.flatten(1).std(1, correction=0))
+    edges = [_log(d.abs().flatten(1).sum(1) / luma[0].numel()) for d in _differences(luma, 1)]
+    tones = _at(_thinned(luma).flatten(1), (0.05, 0.5, 0.95))
+    return torch.cat([mean, _ratios(mean), torch.stack([spread, *edges], 1), tones], 1)
+
+
+def _differences(x: Tensor, step: int) -> tuple[Tensor, Tensor]:
+    """Between pixels so far apart, across and along a column."""
+    return x[..., step:] - x[..., :-step], x[..., step:, :] - x[..., :-step, :]
+
+
+def _ratios(values: Tensor) -> Tensor:
+    """Of n x 3 channels: red and blue to green."""
+    red, green, blue = _log(values).unbind(1)
+    return torch.stack([red - green, blue - green], 1)
+
+
+def _at(values: Tensor, shares: Sequence[float]) -> Tensor:
+    """The values below which these shares of a row lie."""
+    ordered = values.sort(1).values
+    where = [min(int(share * values.shape[1]), values.shape[1] - 1) for share in shares]
+    return ordered[:, where]
+
+
+def _thinned(x: Tensor) -> Tensor:
+    """One pixel of every few."""
+    step = -(-max(x.shape[-2:]) // _TONES)
+    return x[..., ::step, ::step]
+
+
+def _log(x: Tensor) -> Tensor:
+    return (x + _DARK).log()
