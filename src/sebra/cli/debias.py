@@ -35,6 +35,14 @@ def debias(
         str | None,
         typer.Option("--rank-method", help="The ranker to use when no --ranking is given."),
     ] = None,
+    verdicts: Annotated[
+        str | None,
+        typer.Option(
+            "--verdicts",
+            metavar="FILE",
+            help="Act on the patterns that were called a shortcut alone (see `sebra review`).",
+        ),
+    ] = None,
     budget: Annotated[
         float | None,
         typer.Option(
@@ -65,7 +73,9 @@ def debias(
     from sebra.workflows.debias import debias as run_debias
 
     settings = (*(set_ or ()), *budget_setting(budget, method))
-    chosen = DebiasOptions(method, preset, settings, ranking, rank_method, min_group, select)
+    chosen = DebiasOptions(
+        method, preset, settings, ranking, rank_method, min_group, select, verdicts
+    )
     check_options(chosen)
     o.check_track(track)
     folder = RunFolder.create(out, "debias", resume)

@@ -82,7 +82,14 @@ Attributes = Annotated[
     ),
 ]
 Exclude = Annotated[
-    str | None, typer.Option("--exclude", metavar="FILE", help="Marks exported from a report.")
+    str | None,
+    typer.Option("--exclude", metavar="FILE", help="Marks of a report, or its verdicts.json."),
+]
+EarlierVerdicts = Annotated[
+    str | None,
+    typer.Option(
+        "--verdicts", metavar="FILE", help="Verdicts on an earlier ranking: those that still hold."
+    ),
 ]
 Neurons = Annotated[
     str | None,
@@ -157,6 +164,7 @@ def make_rank_options(
     neurons: Neurons = None,
     tune: Tune = False,
     tune_seconds: TuneSeconds = 120,
+    verdicts: EarlierVerdicts = None,
     preset: Preset = None,
     set_: Set = None,
 ) -> RankOptions:
@@ -164,7 +172,7 @@ def make_rank_options(
     from sebra.workflows.rank import RankOptions, check_options
 
     seconds = tune_seconds if tune else None
-    options = RankOptions(method, preset, tuple(set_ or ()), neurons, seconds)
+    options = RankOptions(method, preset, tuple(set_ or ()), neurons, seconds, verdicts)
     check_options(options)
     return options
 
@@ -174,11 +182,12 @@ def make_audit_options(
     neurons: Neurons = None,
     tune: Tune = False,
     tune_seconds: TuneSeconds = 120,
+    verdicts: EarlierVerdicts = None,
     preset: Preset = None,
     set_: Set = None,
 ) -> RankOptions:
     """As for `rank`, by default with the method that names patterns: a verdict needs them."""
-    return make_rank_options(method, neurons, tune, tune_seconds, preset, set_)
+    return make_rank_options(method, neurons, tune, tune_seconds, verdicts, preset, set_)
 
 
 def takes(**groups: Callable[..., Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:

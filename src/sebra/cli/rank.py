@@ -47,6 +47,8 @@ def rank(
 
 def show_ranking(metrics: Mapping[str, Any]) -> None:
     """The figures of a ranking."""
+    from sebra.workflows.verdicts import said_of
+
     found = metrics["ranking"]
     names = {
         "somers_d": "Somers' D",
@@ -65,6 +67,8 @@ def show_ranking(metrics: Mapping[str, Any]) -> None:
     for stage in found.get("stages", ()):
         given = ", ".join(f"{k} {v:.2f}" for k, v in stage["given"].items() if v is not None)
         rows.append([stage["name"], given])
+    for said in said_of(metrics.get("verdicts", {})):
+        line(said)
     table(f"ranking of {metrics['samples']} samples", ["figure", "value"], rows)
     seconds = metrics["seconds"]
     line("seconds: " + ", ".join(f"{k} {v:.1f}" for k, v in seconds.items()))

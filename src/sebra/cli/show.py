@@ -1,4 +1,4 @@
-"""`sebra audit` and `sebra report`."""
+"""`sebra audit`, `sebra report` and `sebra review`."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 def register(app: typer.Typer) -> None:
     app.command("audit", epilog="Example: sebra audit photos/")(audit)
     app.command("report", epilog="Example: sebra report runs/photos")(report)
+    app.command("review", epilog="Example: sebra review runs/photos")(review)
 
 
 @o.takes(chosen=o.make_audit_options, source=o.make_source)
@@ -62,9 +63,48 @@ def report(
     """Write the HTML report of a run: one file that opens without a network."""
     from sebra.runs.folder import RunFolder
     from sebra.workflows.report import report_run
+    from sebra.workflows.verdicts import said_of, verdicts_of
 
     folder = RunFolder.open(run)
     path = report_run(folder, None if out is None else o.writable_file(out), data)
-    emit({"report": str(path)}, as_json)
+    patterns = verdicts_of(folder).patterns
+    emit({"report": str(path), "verdicts": patterns}, as_json)
     if not as_json:
+        for said in said_of(patterns):
+            line(said)
         line(f"report: {path}")
+
+
+def review(
+    run: o.Run,
+    port: Annotated[
+        int, typer.Option("--port", help="On this machine alone [default: any free one].", min=0)
+    ] = 0,
+    browser: Annotated[
+        bool, typer.Option(help="Open the page in the browser, not just print its address.")
+    ] = True,
+    as_json: o.Json = False,
+) -> None:
+    """Open the report of RUN as an app on this machine: verdicts and marks are saved as given.
+
+    Call each pattern a shortcut, meant or unsure and suspects wrong or right; RUN/verdicts.json
+    keeps it, and `sebra debias --verdicts` acts on it. Ctrl-C ends it; nothing is lost.
+    """
+    import webbrowser
+
+    from sebra.errors import Interrupted
+    from sebra.runs.folder import RunFolder
+    from sebra.workflows.review import Review
+
+    folder = RunFolder.open(run)
+    with Review(folder, port) as server:
+        emit({"address": server.address, "verdicts": str(server.file)}, as_json)
+        if not as_json:
+            line(f"review: {server.address}")
+            line(f"verdicts: {server.file} (Ctrl-C ends the review)")
+        if browser:
+            webbrowser.open(server.address)
+        try:
+            server.serve_forever()
+        except (KeyboardInterrupt, Interrupted):
+            return

@@ -46,6 +46,13 @@ class PatternModel:
             out[:, k] = share_of(np.where(np.isnan(top), margin, top))
         return out
 
+    def only(self, which: list[int]) -> PatternModel | None:
+        """The same for some of the patterns, by number; None for none."""
+        if not which:
+            return None
+        parts = (part[which] for part in (self.heads, self.thresholds, self.top))
+        return PatternModel(self.shift, self.scale, *parts)
+
     def save(self, path: Path) -> None:
         from safetensors.torch import save_file
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
@@ -278,6 +278,27 @@ class Ranking:
             f"Ranking({len(self)} samples, {self.table['label'].nunique()} classes, "
             f"{len(self.stages)} patterns{trust}; .table is a DataFrame)"
         )
+
+    def only(self, stages: Sequence[str]) -> Ranking:
+        """The ranking by these of its patterns alone: the others count as what is meant."""
+        unknown = [name for name in stages if name not in self.stages]
+        if unknown:
+            raise UsageError(f"the ranking has no pattern {unknown[0]}")
+        kept = [k for k, name in enumerate(self.stages) if name in stages]
+        names = [self.stages[k] for k in kept]
+        table = self.table.drop(columns=[c for c in self.stages if c not in names])
+        if names:
+            labels = np.unique(table["label"].to_numpy().astype(str), return_inverse=True)[1]
+            follows = (table[names].to_numpy() > 0.5).astype(np.int64)
+            level = follows @ (2 ** np.arange(len(names))[::-1])  # the strongest counts most
+            bucket, many = level.max() - level, 2 ** len(names)
+            rank = ranks_within_classes(bucket, -table["rank"].to_numpy(), labels)
+            spuriosity = spuriosity_of(rank, labels, level, many)
+            table = table.assign(rank=rank, bucket=bucket, spuriosity=spuriosity)
+        found = Ranking(table, self.details)
+        found.folder, found.data = self.folder, self.data
+        found.patterns = None if self.patterns is None else self.patterns.only(kept)
+        return found
 
     def _repr_html_(self) -> str:
         head = self.table.sort_values(["label", "rank"]).groupby("label").head(3)

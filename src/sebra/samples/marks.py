@@ -10,17 +10,18 @@ import numpy as np
 
 from sebra.errors import UsageError
 from sebra.samples.table import SPLITS, Samples
+from sebra.samples.verdicts import MARKS, Verdicts
 
 COLUMNS = ("id", "mark", "label")
-MARKS = ("keep", "relabel", "drop", "spurious")
 GUARD = "'"  # before a text that a spreadsheet would run as a formula
 
 
 def apply_marks(samples: Samples, file: str) -> Samples:
     """The samples without those marked `drop`, with the new labels of those marked `relabel`.
 
-    `file` is the CSV the report exports: `id`, `mark`, and `label` (the new one, for `relabel`).
-    Only training samples are dropped. `keep` and `spurious` change nothing here.
+    `file` is the CSV the report exports: `id`, `mark`, and `label` (the new one, for `relabel`); or
+    verdicts, in which a suspect called `wrong` is dropped unless it has a mark of its own. Only
+    training samples are dropped. `keep` and `spurious` change nothing here.
     """
     marks = read_marks(file)
     place = {str(name): row for row, name in enumerate(samples.ids.tolist())}
@@ -50,6 +51,8 @@ def apply_marks(samples: Samples, file: str) -> Samples:
 
 def read_marks(file: str) -> list[tuple[int, str, str, str]]:
     """Line number, id, mark and label of every row, as they stand in the file."""
+    if Path(file).suffix.lower() == ".json":
+        return _said(Verdicts.load(file))
     try:
         with Path(file).open(encoding="utf-8-sig", newline="") as stream:
             reader = csv.reader(stream, strict=True)
@@ -65,6 +68,16 @@ def read_marks(file: str) -> list[tuple[int, str, str, str]]:
         raise UsageError(f"--exclude: cannot read {file} ({error.strerror})") from None
     except (UnicodeDecodeError, csv.Error) as error:
         raise UsageError(f"--exclude: {file} is not a CSV file in UTF-8 ({error})") from None
+
+
+def _said(verdicts: Verdicts) -> list[tuple[int, str, str, str]]:
+    wrong = {
+        i: {"verdict": "drop"} for i, e in verdicts.suspects.items() if e["verdict"] == "wrong"
+    }
+    marks = {**wrong, **verdicts.marks}
+    found = ((key, entry["verdict"], entry.get("label", "")) for key, entry in marks.items())
+    # As the report guards them in CSV.
+    return [(n, GUARD + key, mark, GUARD + label) for n, (key, mark, label) in enumerate(found, 1)]
 
 
 def _row(file: str, line: int, row: list[str], label: int | None) -> tuple[int, str, str, str]:

@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from sebra.showing.words import count, figure, name, page_json, percent, shortened, visible
 
 TEMPLATES = Path(__file__).parent / "templates"
-SCRIPTS = ("store.js", "cards.js", "marks.js", "detail.js", "range.js", "browse.js", "page.js")
+_HOME = " connect-src 'self';"
+SCRIPTS = ("store.js", "cards.js", "marks.js", "verdicts.js", "detail.js", "range.js", "browse.js",
+           "page.js")  # fmt: skip
 
 
 def render(context: Mapping[str, Any]) -> str:
@@ -40,6 +42,13 @@ def policy(script: str) -> str:
         "default-src 'none'; img-src data:; style-src 'unsafe-inline'; "
         f"script-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
     )
+
+
+def served(page: str) -> str | None:
+    """The page allowed to talk to where it came from; None for one that takes no verdicts."""
+    closed, opened = (str(escape(f"default-src 'none';{more}")) for more in ("", _HOME))
+    takes = 'id="export-verdicts"' in page and closed in page
+    return page.replace(closed, opened, 1) if takes else None
 
 
 def _script() -> str:

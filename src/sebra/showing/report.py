@@ -25,7 +25,8 @@ class ReportInput:
     metrics, config, history: as the run folder holds them. comparisons: `{"name", "evaluation"}`
     per model. thumbnail: the picture of a row of the table, called from several threads; without
     it pictures are read from the samples. heatmaps: where a bias sits, per stage and class;
-    those under `rank` contrast both ends of a class.
+    those under `rank` contrast both ends of a class. verdicts: what was said of them so far, as
+    `verdicts.json` holds it.
     """
 
     title: str
@@ -43,6 +44,7 @@ class ReportInput:
     notes: Sequence[str] = ()
     thumbnail: Thumbnail | None = None
     heatmaps: Mapping[str, Mapping[str, Image.Image]] = field(default_factory=dict)
+    verdicts: Mapping[str, Any] = field(default_factory=dict)
 
 
 def write_report(run: ReportInput, path: Path) -> Path:

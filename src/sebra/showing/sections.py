@@ -72,7 +72,8 @@ def page_context(run: ReportInput) -> dict[str, Any]:
         "settings": _settings(run),
         "seconds": _seconds(run),
         "album": album,
-        "data": page_data(ranked, album),
+        "verdicts": run.verdicts,
+        "data": {**page_data(ranked, album), "verdicts": run.verdicts},
         "index": search_index(ranked),
         # Samples of the galleries carry their picture in the markup, so that it shows without
         # scripts; the others are filled in from here.
@@ -104,6 +105,10 @@ def _tiles(run: ReportInput, ranked: Ranked) -> list[tuple[str, str, str]]:
         tiles.append(("rounds used", used, "buckets with at least one sample"))
     if ranked.stages:
         tiles.append(("biases found", str(len(ranked.stages)), "each with a gallery below"))
+    said = run.verdicts.get("patterns", {})
+    if ranked.stages and said:
+        shown = f"{len(said)} of {len(ranked.stages)}"
+        tiles.append(("biases reviewed", shown, "with the verdict of a person"))
     for key in ("somers_d", "pd"):
         if mean(ranking.get(key)) is not None:
             label, meaning = RANKING_FIGURES[key]

@@ -43,6 +43,7 @@ from sebra.workflows.rank import (
 )
 from sebra.workflows.suspects import add_noise
 from sebra.workflows.validation import Parts, make_selector, pool_of, split_training
+from sebra.workflows.verdicts import shortcuts_alone
 
 LAST_EPOCHS = 5
 
@@ -58,6 +59,7 @@ class DebiasOptions:
     rank_method: str | None = None
     min_group: int = MIN_GROUP
     select: str = "auto"
+    verdicts: str | None = None
 
     def __post_init__(self) -> None:
         require("--min-group", self.min_group)
@@ -96,7 +98,10 @@ def debias(
     session = open_session(folder, identity, resume, progress)
     with session.stoppable():
         with session.checking(), meter.phase("open"):
-            if options.ranking is not None:
+            if options.verdicts is not None:
+                ranking, said = shortcuts_alone(options.verdicts, options.ranking)
+                session.note(said)
+            elif options.ranking is not None:
                 ranking = Ranking.load(options.ranking)
             prepared = prepare(source, session, meter, samples, named_preset(options.preset))
             for name in SPLITS:
@@ -183,6 +188,10 @@ def check_options(options: DebiasOptions) -> None:
         if options.ranking is not None:
             raise UsageError("--ranking, --rank-method: contradict each other; give one of them")
         ranker_class(options.rank_method, "--rank-method")
+    if options.verdicts is not None and "ranking" not in method_class(options.method).needs:
+        raise UsageError(f"--verdicts: {options.method} uses no ranking, so no verdicts either")
+    if options.verdicts is not None and options.rank_method is not None:
+        raise UsageError("--verdicts, --rank-method: verdicts are about a ranking that is made")
     if options.ranking is not None and for_ranker(options.overrides):
         raise UsageError("--ranking, --set rank.…: the ranking is made; settings come too late")
     require("--select", options.select)

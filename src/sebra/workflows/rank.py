@@ -27,6 +27,7 @@ from sebra.workflows.saliency import find_saliency, save_saliency
 from sebra.workflows.suspects import add_noise
 from sebra.workflows.tune import space_of, tune
 from sebra.workflows.verdict import verdict_of
+from sebra.workflows.verdicts import carry_over, judged
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,7 @@ class RankOptions:
     overrides: tuple[str, ...] = ()
     neurons: str | None = None
     tune_seconds: float | None = None  # search the settings for so long; None: take them as given
+    verdicts: str | None = None  # on an earlier ranking, to carry over
 
 
 @dataclass
@@ -66,6 +68,7 @@ def rank(
     session = open_session(folder, identity, resume, progress)
     with session.stoppable():
         with session.checking(), meter.phase("open"):
+            before = None if options.verdicts is None else judged(options.verdicts, None)
             preset = named_preset(options.preset)
             prepared = prepare(source, session, meter, samples, preset)
             prepared = for_ranking(prepared, *ranking_network(preset, options.method), meter)
@@ -82,6 +85,8 @@ def rank(
             save_saliency(folder.path, find_saliency(run.ranking, prepared, meter))
             run.metrics["notes"] = list(session.notes)
             write_rank_run(folder, run, {**identity, **settled.tables()})
+            if before is not None:
+                run.metrics["verdicts"] = carry_over(before, folder)
     finish(run.metrics, meter, folder)
     session.close()
     return run

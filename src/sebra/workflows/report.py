@@ -17,6 +17,7 @@ from sebra.samples.table import Samples
 from sebra.showing.heat import heated
 from sebra.showing.report import ReportInput, write_report
 from sebra.workflows.saliency import load_saliency
+from sebra.workflows.verdicts import verdicts_of
 from sebra.workflows.verify import schema_faults
 
 
@@ -73,6 +74,7 @@ def report_input(
             bias: {label: heated(*pair) for label, pair in found.items()}
             for bias, found in load_saliency(folder.path).items()
         },
+        verdicts=verdicts_of(folder).to_dict(),
     )
 
 

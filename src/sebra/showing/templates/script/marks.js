@@ -21,16 +21,16 @@ const setMark = (number, mark, label) => {
     marks.delete(sample.id);
   }
   say(mark ? `Marked ${mark}` : "Unmarked");
+  saveMark(sample.id);
   marksChanged();
 };
 const marksChanged = () => {
-  keep(marksKey, JSON.stringify([...marks]));
+  if (!served) keep(marksKey, JSON.stringify([...marks]));
   document.querySelectorAll(".tile").forEach(dress);
   const counts = {};
   for (const { mark } of marks.values()) counts[mark] = (counts[mark] ?? 0) + 1;
   const parts = Object.entries(counts).map(([mark, n]) => `${n} ${mark}`);
-  byId("tray").hidden = !marks.size;
-  byId("tray-text").textContent = `${marks.size} marked: ${parts.join(", ")}`;
+  showTray(marks.size ? `${marks.size} marked: ${parts.join(", ")}` : "");
 };
 
 // A leading apostrophe keeps a spreadsheet from running a name as a formula; one that is there
@@ -43,16 +43,21 @@ const marksCsv = () => {
   const rows = [...marks].map(([id, entry]) => [id, entry.mark, entry.label ?? ""].map(cell).join(","));
   return ["id,mark,label", ...rows, ""].join("\r\n");
 };
-const exportMarks = () => {
+const download = (name, text, type) => {
   const link = document.createElement("a");
-  link.href = URL.createObjectURL(new Blob([marksCsv()], { type: "text/csv;charset=utf-8" }));
-  link.download = "marks.csv";
+  link.href = URL.createObjectURL(new Blob([text], { type: `${type};charset=utf-8` }));
+  link.download = name;
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+};
+const exportMarks = () => {
+  download("marks.csv", marksCsv(), "text/csv");
   say(`${marks.size} marks exported`);
 };
 const clearMarks = () => {
   if (!confirm(`Forget all ${marks.size} marks?`)) return;
+  const ids = [...marks.keys()];
   marks.clear();
+  ids.forEach(saveMark);
   marksChanged();
 };

@@ -61,7 +61,8 @@ addEventListener("beforeprint", () => {
   document.querySelectorAll("details").forEach((panel) => { panel.open = true; });
 });
 
-requestAnimationFrame(() => setTimeout(() => {
+requestAnimationFrame(() => setTimeout(async () => {
+  await readyVerdicts();
   document.querySelectorAll(".grid").forEach((grid) => { if (grid.children.length) readyGrid(grid); });
   fillTiles();
   readyRanges();
