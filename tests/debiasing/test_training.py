@@ -23,31 +23,28 @@ TWICE = ("jtt",)  # trains two networks, one after the other
 
 def test_the_mean_of_weights_is_that_of_a_loop():
     network = torch.nn.BatchNorm1d(3)
-    mean, horizon = WeightMean(network), 20.0
-    expected = {k: v.double().clone() for k, v in network.state_dict().items()}
-    for count in range(1, 61):
+    mean = WeightMean(network)
+    mean.horizon = 20.0
+    expected = {}
+    for count in range(60):
         with torch.no_grad():
             network.weight.add_(torch.rand(3))
             network.running_var.mul_(1.1)
             network.num_batches_tracked.add_(1)
-        mean.update(horizon)
-        decay = min(math.exp(-1 / horizon), count / (10 + count))
+        mean.update_parameters(network)
+        decay = min(math.exp(-1 / mean.horizon), count / (10 + count))
         for k, v in network.state_dict().items():
-            expected[k] = decay * expected[k] + (1 - decay) * v.double()
-    own = {k: v.clone() for k, v in network.state_dict().items()}
-    with mean.in_place():
-        for k in ("weight", "running_var"):
-            torch.testing.assert_close(
-                network.state_dict()[k].double(), expected[k], rtol=1e-5, atol=0
-            )
-        assert int(network.num_batches_tracked) == 60
-    assert all(torch.equal(v, own[k]) for k, v in network.state_dict().items())
+            expected[k] = decay * expected.get(k, 0) + (1 - decay) * v.double()
+    found = mean.module.state_dict()
+    for k in ("weight", "running_var"):
+        torch.testing.assert_close(found[k].double(), expected[k], rtol=1e-5, atol=0)
+    assert int(mean.module.num_batches_tracked) == 60
 
 
 @pytest.mark.parametrize("name", sorted(set(METHODS) - AT_ONCE))
 def test_every_method_keeps_the_mean_of_its_weights(name, monkeypatch):
     """What is validated and kept is the mean; training goes on from the weights themselves."""
-    shown, trained, of = [], [], []
+    shown, trained = [], []
     run = steps.TrainStep._run
 
     def noted(self, index, rand, content):
@@ -59,7 +56,6 @@ def test_every_method_keeps_the_mean_of_its_weights(name, monkeypatch):
 
     def validate(network):
         shown.append([v.clone() for v in network.state_dict().values()])
-        of.append(id(network))
         return float(len(shown)), {}
 
     cls, toy = method_class(name), features()
@@ -70,7 +66,7 @@ def test_every_method_keeps_the_mean_of_its_weights(name, monkeypatch):
     network = method.fit(toy.train, help_, Session())
     kept = list(network.state_dict().values())
     assert all(torch.equal(a, b) for a, b in zip(kept, shown[-1], strict=True))
-    last = next(weights for network_, weights in reversed(trained) if network_ == of[-1])
+    last = next(weights for network_, weights in reversed(trained) if network_ == id(network))
     assert not all(torch.equal(a, b) for a, b in zip(kept, last, strict=True))
 
 

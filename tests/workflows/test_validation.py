@@ -15,7 +15,7 @@ from sebra.errors import UsageError
 from sebra.ranking.ranking import Ranking
 from sebra.runs.meter import Meter
 from sebra.workflows import validation
-from sebra.workflows.debias import LAST_EPOCHS, DebiasOptions, _selection, debias
+from sebra.workflows.debias import DebiasOptions, _selection, debias
 from sebra.workflows.prepare import prepare
 from sebra.workflows.prepared import Source
 from sebra.workflows.validation import make_selector, pool_of, split_training
@@ -65,7 +65,7 @@ def kept(selector, network):
 def selector_of(prepared, select="auto", ranking=None):
     parts = split_training(prepared.samples, 0)
     pool = pool_of(prepared, prepared, parts, ranking)
-    return make_selector(prepared, parts, pool, ranking, select, 99), parts
+    return make_selector(prepared, parts, pool, ranking, select), parts
 
 
 def ranking_of(labels, follows=None, rank=None):
@@ -151,7 +151,7 @@ def test_without_samples_that_choose_the_last_epoch_is_kept(tmp_path):
     prepared, _ = prepared_of(tmp_path, split=np.repeat([0, 1], [200, 40]))
     parts = split_training(prepared.samples, 0, holds_out=False)
     assert pool_of(prepared, prepared, parts, None) is None
-    assert make_selector(prepared, parts, None, None, "auto", 99).criterion == "last epoch"
+    assert make_selector(prepared, parts, None, None, "auto").criterion == "last epoch"
 
 
 @pytest.mark.parametrize("splits", [(), (1,), (2,), (1, 2)], ids=["none", "val", "test", "both"])
@@ -225,29 +225,19 @@ def test_true_groups_change_the_model_that_is_kept_where_that_is_asked_for(tmp_p
     assert all("worst_group" in row for row in run.history)
 
 
-def test_the_mean_of_the_last_epochs_is_of_those_alone():
-    selector = Selector(lambda net: (0.0, {}), "any")
-    values = [10.0, 20.0, 50.0, 60.0, 70.0, 80.0, 90.0]
-    selector.rows = [{"score": 1.0, "test_accuracy": v} for v in values]
-    assert LAST_EPOCHS == 5
-    assert _selection(selector)["mean_of_last_epochs"] == pytest.approx(70.0)
-
-
 def test_a_last_step_stands_however_epochs_scored():
     """As DFR's last layer: selection describes the model that is returned."""
     scores = iter([80.0, 90.0, 40.0])
-    selector = Selector(lambda net: (next(scores), {"test_accuracy": 1.0}), "any")
+    selector = Selector(lambda net: (next(scores), {}), "any")
     network = Answers()
     for epoch in (0, 1):
         network.said[0] = epoch
         selector.epoch(epoch, network, 0.0)
     assert selector.best_epoch == 1
     network.said[0] = 2
-    selector.rows[-1]["test_accuracy"] = 99.0
     selector.settle(2, network, 0.0)
     found = _selection(selector)
     assert (found["best_epoch"], found["score"]) == (2, 40.0)
-    assert found["mean_of_last_epochs"] == 1.0
     selector.restore(network)
     assert network.said[0] == 2
 

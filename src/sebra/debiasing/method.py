@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from sebra.debiasing.averaging import WeightMean
 from sebra.debiasing.last_layer import set_probe
 from sebra.debiasing.selection import Selector
+from sebra.engine import distributed
 from sebra.engine.networks import Network
 from sebra.engine.session import Session
 from sebra.engine.step import TrainStep, make_optimizer, set_lr, shuffled, train_epoch
@@ -198,35 +199,27 @@ class Trainer:
             self._set_rate(self.config.rate(epoch))
             self.network.train()
             batches = order(epoch)
-            loss = train_epoch(
-                self.step, batches, self.generator, self._before_step(len(batches), mean)
-            )
+            if mean is not None:
+                mean.horizon = self.config.average * len(batches)
+            loss = train_epoch(self.step, batches, self.generator, self._before_step(mean))
             if after_epoch is not None:
                 after_epoch(epoch)
             if selector is not None:
-                self._look(selector, epoch, loss, mean, len(batches))
+                selector.epoch(epoch, self._shown(mean), loss)
 
-    def _before_step(self, steps: int, mean: WeightMean | None) -> Callable[[int], None] | None:
+    def _before_step(self, mean: WeightMean | None) -> Callable[[int], None] | None:
         """Takes in the weights of the step before."""
         if mean is None:
             return None
+        return lambda step: mean.update_parameters(self.network) if step else None
 
-        def before(step: int) -> None:
-            if step:
-                mean.update(self.config.average * steps)
-
-        return before
-
-    def _look(
-        self, selector: Selector, epoch: int, loss: float, mean: WeightMean | None, steps: int
-    ) -> None:
-        """Validates the network, or the mean of its weights."""
+    def _shown(self, mean: WeightMean | None) -> nn.Module:
+        """What is validated and kept: the network, or the mean of its weights."""
         if mean is None:
-            selector.epoch(epoch, self.network, loss)
-            return
-        mean.update(self.config.average * steps)
-        with mean.in_place():
-            selector.epoch(epoch, self.network, loss)
+            return self.network
+        mean.update_parameters(self.network)
+        distributed.average_statistics(mean.module)  # each process has its own
+        return mean.module
 
     def _set_rate(self, rate: float) -> None:
         """Of its own optimiser and of those of further networks."""

@@ -23,7 +23,6 @@ class Selector:
         self.criterion = criterion
         self.best_epoch = -1
         self.best_score = float("-inf")
-        self.settled = False  # the last row is the model, whatever it scores
         self.rows: list[dict[str, Any]] = []
         self._best: dict[str, torch.Tensor] = {}
 
@@ -44,7 +43,6 @@ class Selector:
         """The network is what the method ends with, however earlier epochs scored."""
         self.best_score = float("-inf")
         self.epoch(number, network, loss)
-        self.settled = True
 
     def restore(self, network: nn.Module) -> None:
         """Puts the best epoch's weights back into the network."""

@@ -34,6 +34,8 @@ def logistic_regression(
     from scipy.optimize import minimize
 
     n, d = x.shape
+    if n == 0:
+        return torch.zeros(d + 1, classes, device=x.device, dtype=x.dtype)
     share = torch.ones(n, device=x.device) if weights is None else weights.to(x.device)
     share = (share / share.sum()).to(x.dtype)[:, None]
     hot = F.one_hot(y.to(x.device), classes).to(x.dtype)

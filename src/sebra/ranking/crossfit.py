@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sebra.engine.features import moments
+from sebra.engine.logistic import logistic_regression, logits_of
 from sebra.engine.networks import Network
 from sebra.engine.passes import evaluating, predict
 from sebra.engine.session import Session
@@ -26,7 +27,6 @@ from sebra.ranking.formulas import weighted_loss
 _MOST_TO_FIT = 60_000  # samples a head is fitted to; it judges all the others
 _BLOCK = 8192
 _CONSTANT = 1e-6  # a column whose spread is this share of its values is rounding
-_PASSES = 40  # of the optimiser of a head over networks
 _PART = 50  # steps of a network between two looks at the clock and the checkpoint
 
 
@@ -147,9 +147,11 @@ class NetworkJudge:
         out = torch.empty(len(self.task), self.task.classes)
         y = targets.to(self.task.device)
         for k, x in enumerate(self._seen):
-            share = torch.where(self.fold != k, weights.float(), torch.zeros(())).to(x.device)
-            head = _fit(x, y, share, self.task.classes, self.config.penalty_contrast)
-            out[self.fold == k] = (x @ head[:-1] + head[-1]).cpu()[self.fold == k]
+            used = ((self.fold != k) & (weights > 0)).nonzero().squeeze(1).to(x.device)
+            share = weights.float().to(x.device)[used]
+            penalty = 2 * self.config.penalty_contrast
+            head = logistic_regression(x[used], y[used], self.task.classes, penalty, share)
+            out[self.fold == k] = logits_of(x, head).cpu()[self.fold == k]
         return out
 
     def _train(self, targets: Tensor, weights: Tensor, rows: Tensor, k: int) -> Network:
@@ -185,31 +187,6 @@ def _standardised(z: Tensor) -> Tensor:
     std, mean = torch.std_mean(z, dim=0, correction=0)
     out: Tensor = (z - mean) / (std.clamp_min(1e-6) * z.shape[1] ** 0.5)
     return out
-
-
-def _fit(
-    x: Tensor, y: Tensor, weights: Tensor, classes: int, penalty: float, passes: int = _PASSES
-) -> Tensor:
-    """Weights (d + 1 x classes) that minimise the weighted cross-entropy plus penalty·|w|²."""
-    used = weights.nonzero().squeeze(1)
-    head = torch.zeros(x.shape[1] + 1, classes, device=x.device, requires_grad=True)
-    if len(used) == 0:
-        return head.detach()
-    x, y, share = x[used], y[used], weights[used] / weights.sum()
-    optimizer = torch.optim.LBFGS(
-        [head], max_iter=passes, history_size=10, line_search_fn="strong_wolfe"
-    )
-
-    def loss() -> Tensor:
-        optimizer.zero_grad()
-        each = F.cross_entropy(x @ head[:-1] + head[-1], y, reduction="none")
-        value = (share * each).sum() + penalty * head[:-1].square().sum()
-        value.backward()  # type: ignore[no-untyped-call]
-        return value
-
-    with torch.enable_grad():
-        optimizer.step(loss)  # type: ignore[no-untyped-call]
-    return head.detach()
 
 
 def _folds(task: Task, folds: int, generator: torch.Generator) -> Tensor:

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
+from sebra.engine.logistic import logistic_regression, logits_of
 from sebra.ranking.folds import stratified_folds
 
 Array = npt.NDArray[Any]
@@ -19,7 +19,6 @@ Reader = Callable[[Tensor], Tensor]  # places -> features, n x d floats
 FOLDS = 5
 STRENGTH = 1.0  # best calibrated on pictures; how sure a head really is, is fitted afterwards
 MOST_TO_TRAIN = 40_000  # samples that a head sees; it judges all the others
-_STEPS = 80
 _BLOCK = 8192
 
 
@@ -34,32 +33,15 @@ def held_out_logits(read: Reader, y: Tensor, classes: int, seed: int) -> Array:
     # Divided by the root of the dimension, so that one strength suits every d.
     scale = 1 / (std.clamp_min(1e-6) * x.shape[1] ** 0.5)
     x = (x - mean) * scale
-    heads = [
-        _head(x[use], y[rows][use], classes) for use in (fold[rows] != k for k in range(FOLDS))
-    ]
+    heads = []
+    for k in range(FOLDS):
+        use = fold[rows] != k
+        penalty = 1 / (STRENGTH * max(1, int(use.sum())))
+        heads.append(logistic_regression(x[use], y[rows][use], classes, penalty))
     out = np.empty((len(y), classes), dtype=np.float32)
     for part in torch.split(torch.arange(len(y), device=y.device), _BLOCK):
         features = (read(part) - mean) * scale
         for k, head in enumerate(heads):
             mine = fold[part] == k
-            out[part[mine].cpu().numpy()] = (features[mine] @ head[:-1] + head[-1]).cpu().numpy()
+            out[part[mine].cpu().numpy()] = logits_of(features[mine], head).cpu().numpy()
     return out
-
-
-def _head(x: Tensor, y: Tensor, classes: int) -> Tensor:
-    """Weights (d + 1 x classes) that minimise `mean CE + |w|² / (2 strength n)`."""
-    head = torch.zeros(x.shape[1] + 1, classes, device=x.device, requires_grad=True)
-    optimizer = torch.optim.LBFGS(
-        [head], max_iter=_STEPS, tolerance_grad=1e-4, line_search_fn="strong_wolfe"
-    )
-
-    def loss() -> Tensor:
-        optimizer.zero_grad()
-        penalty = head[:-1].square().sum() / (2 * STRENGTH * len(x))
-        value = F.cross_entropy(x @ head[:-1] + head[-1], y) + penalty
-        value.backward()  # type: ignore[no-untyped-call]
-        return value
-
-    with torch.enable_grad():
-        optimizer.step(loss)  # type: ignore[no-untyped-call]
-    return head.detach()

@@ -6,7 +6,6 @@ import dataclasses
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 import torch
 
 from sebra import __version__
@@ -44,8 +43,6 @@ from sebra.workflows.rank import (
 from sebra.workflows.suspects import add_noise
 from sebra.workflows.validation import Parts, make_selector, pool_of, split_training
 from sebra.workflows.verdicts import shortcuts_alone
-
-LAST_EPOCHS = 5
 
 
 @dataclass(frozen=True)
@@ -153,9 +150,7 @@ def debias_prepared(
     if "groups" in method.needs:
         parts = annotated(prepared.samples, parts, session)
     pool = pool_of(prepared, on, parts, ranking)
-    selector = make_selector(
-        prepared, parts, pool, ranking, options.select, config.epochs - LAST_EPOCHS
-    )
+    selector = make_selector(prepared, parts, pool, ranking, options.select)
     with meter.phase("debias"):
         index = torch.from_numpy(parts.train).to(prepared.device)
         task = prepared.task("train").subset(index)
@@ -257,14 +252,9 @@ def _evaluate(prepared: Prepared, parts: Parts, network: Network, min_group: int
 
 
 def _selection(selector: Any) -> dict[str, Any]:
-    last = [r["test_accuracy"] for r in selector.rows if "test_accuracy" in r][-LAST_EPOCHS:]
     out = {"criterion": selector.criterion, "best_epoch": selector.best_epoch}
     if selector.rows and "score" in selector.rows[-1]:
         out["score"] = selector.best_score
-    if selector.settled:  # the last row is the model; those before it led to it
-        last = last[-1:]
-    if last:
-        out["mean_of_last_epochs"] = float(np.mean(last))
     return out
 
 

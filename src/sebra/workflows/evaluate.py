@@ -21,8 +21,6 @@ from sebra.samples.open import open_samples
 from sebra.samples.table import FeatureArray, Samples, Texts
 from sebra.workflows.rank import measure
 
-PD_LAST_EPOCHS = 5
-
 
 def evaluate_run(
     folder: RunFolder,

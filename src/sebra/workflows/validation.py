@@ -6,7 +6,6 @@ Attributes choose nothing unless that was asked for (`--select groups`).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +14,7 @@ from torch import nn
 
 from sebra.debiasing.choosing import Jury, groups_of
 from sebra.debiasing.method import Pool
-from sebra.debiasing.selection import Selector
+from sebra.debiasing.selection import Selector, Validate
 from sebra.engine.passes import evaluating, predict
 from sebra.engine.task import Task
 from sebra.errors import UsageError
@@ -92,42 +91,21 @@ def pool_of(
 
 
 def make_selector(
-    prepared: Prepared,
-    parts: Parts,
-    pool: Pool | None,
-    ranking: Ranking | None,
-    select: str,
-    watch_from: int,
+    prepared: Prepared, parts: Parts, pool: Pool | None, ranking: Ranking | None, select: str
 ) -> Selector:
     """What chooses the epoch; the run says which criterion it uses.
 
     select: `groups` takes true groups, `auto` what is known without attributes: discovered
-    patterns, else classes. watch_from: the epoch from which the test split is looked at as well,
-    for the mean of the last epochs (never to select).
+    patterns, else classes.
     """
-    watch = _Watch(prepared, watch_from)
-    watch.selector = _selector(prepared, parts, pool, ranking, select, watch)
-    return watch.selector
-
-
-def _selector(
-    prepared: Prepared,
-    parts: Parts,
-    pool: Pool | None,
-    ranking: Ranking | None,
-    select: str,
-    watch: _Watch,
-) -> Selector:
     if select == "groups":
-        return Selector(_ByGroups(prepared, parts, pool, watch), "groups")
+        return Selector(_by_groups(prepared, parts, pool), "groups")
     if pool is None or len(pool.task) == 0:
         return Selector(None, "last epoch")
     stages = pool.stages
     if stages is None and ranking is not None and len(parts.select):
         stages = _more_spurious(ranking, parts.select, pool.task)
-    if stages is not None:
-        return Selector(_Judged(pool.task, stages, watch), "discovered groups")
-    return Selector(_Judged(pool.task, None, watch), "class")
+    return Selector(_judged(pool.task, stages), "class" if stages is None else "discovered groups")
 
 
 def _more_spurious(ranking: Ranking, rows: Index, task: Task) -> torch.Tensor:
@@ -142,64 +120,38 @@ def _more_spurious(ranking: Ranking, rows: Index, task: Task) -> torch.Tensor:
     return torch.from_numpy(follows)[:, None].to(task.device)
 
 
-class _Watch:
-    """Looks at the test split in the last epochs; what it sees goes into the history only."""
-
-    def __init__(self, prepared: Prepared, first: int) -> None:
-        self._prepared, self._first = prepared, first
-        self.selector: Selector | None = None  # its rows count the epochs, also of a resumed run
-        self._has_test = len(prepared.samples.rows("test")) > 0
-
-    def __call__(self, network: nn.Module) -> dict[str, float]:
-        epoch = len(self.selector.rows) if self.selector is not None else 0
-        if not self._has_test or epoch < self._first:
-            return {}
-        task = self._prepared.task("test")
-        predicted = predicted_classes(network, task)
-        return {"test_accuracy": float(100 * (predicted == task.targets.cpu().numpy()).mean())}
-
-
-class _ByGroups:
+def _by_groups(prepared: Prepared, parts: Parts, pool: Pool | None) -> Validate:
     """By the worst true group, which a user must ask for."""
-
-    def __init__(self, prepared: Prepared, parts: Parts, pool: Pool | None, watch: _Watch) -> None:
-        samples = prepared.samples
-        rows = samples.rows("train")[parts.select] if len(parts.select) else samples.rows("val")
-        if pool is None or not (samples.attributes and known_attributes(samples)[rows].any()):
-            raise UsageError(
-                f"--select groups: no sample of {samples.source} that could choose has attributes"
-            )
-        self._samples, self._task, self._rows, self._watch = samples, pool.task, rows, watch
-
-    def __call__(self, network: nn.Module) -> tuple[float, dict[str, float]]:
-        found = score(
-            self._samples,
-            self._rows,
-            predicted_classes(network, self._task),
-            min_group=_SMALLEST_GROUP,
+    samples = prepared.samples
+    rows = samples.rows("train")[parts.select] if len(parts.select) else samples.rows("val")
+    if pool is None or not (samples.attributes and known_attributes(samples)[rows].any()):
+        raise UsageError(
+            f"--select groups: no sample of {samples.source} that could choose has attributes"
         )
+    task = pool.task
+
+    def validate(network: nn.Module) -> tuple[float, dict[str, float]]:
+        predicted = predicted_classes(network, task)
+        found = score(samples, rows, predicted, min_group=_SMALLEST_GROUP)
         balanced = found.balanced_average or found.average
         worst = found.worst_group if found.worst_group is not None else balanced
-        figures: dict[str, Any] = {"worst_group": worst, "average": found.average}
-        figures.update({f"cue_{k}": v for k, v in found.cues.items()})
+        cues = {f"cue_{k}": v for k, v in found.cues.items()}
         # The mean over groups breaks ties between epochs with the same worst group.
-        return worst + 1e-3 * balanced, {**figures, **self._watch(network)}
+        return worst + 1e-3 * balanced, {"worst_group": worst, "average": found.average, **cues}
+
+    return validate
 
 
-class _Judged:
+def _judged(task: Task, stages: torch.Tensor | None) -> Validate:
     """By classes, or by classes and patterns: the worst and the mean of them count alike."""
+    groups = task.targets if stages is None else groups_of(stages, task.targets, 1)
+    jury = Jury(task.targets, groups)
 
-    def __init__(self, task: Task, stages: torch.Tensor | None, watch: _Watch) -> None:
-        self._task, self._watch = task, watch
-        self._patterns = stages is not None
-        groups = task.targets if stages is None else groups_of(stages, task.targets, 1)
-        self._jury = Jury(task.targets, groups)
-
-    def __call__(self, network: nn.Module) -> tuple[float, dict[str, float]]:
+    def validate(network: nn.Module) -> tuple[float, dict[str, float]]:
         with evaluating(network):
-            everyone = torch.arange(len(self._task), device=self._task.device)
-            logits = predict(network, self._task, everyone)
-        found = self._jury.figures(self._jury.right(logits))
+            logits = predict(network, task, torch.arange(len(task), device=task.device))
+        found = jury.figures(jury.right(logits))
         figures = {"balanced_accuracy": found.balanced, "worst_discovered": found.worst}
-        told = found.worst + found.balanced if self._patterns else found.balanced
-        return told, {**figures, **self._watch(network)}
+        return found.balanced + (0.0 if stages is None else found.worst), figures
+
+    return validate
