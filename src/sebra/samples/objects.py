@@ -19,7 +19,6 @@ from sebra.checksums import of_parts, of_table
 from sebra.errors import UsageError, reason
 from sebra.places import cache_root
 from sebra.samples.files import SPLIT_NAMES, is_image
-from sebra.samples.hub_columns import choose_columns, parse_row
 from sebra.samples.manifest import renamed
 from sebra.samples.parquet import write_parquet
 from sebra.whole import written
@@ -51,6 +50,8 @@ def as_data(data: Any, columns: Columns | None = None) -> str:
         hub = text.startswith("hf:")
         own = {"image" if hub and k == "path" else k: v for k, v in columns.items()}
         return f"{text}{'&' if '?' in text else '?'}{urlencode(own)}"
+    if hasattr(data, "save_to_disk"):
+        return as_data(f"hf:{_store_hub(data)}", columns)
     values = _numbers(data)
     return _store_table(_frame(data, columns)) if values is None else _store_arrays(*values)
 
@@ -64,8 +65,6 @@ def _frame(data: Any, columns: Columns) -> pd.DataFrame:
     if isinstance(data, Mapping) and data and all(str(k).lower() in SPLIT_NAMES for k in data):
         parts = [_of_split(_frame(part, columns), str(split)) for split, part in data.items()]
         return pd.concat(parts, ignore_index=True)
-    if type(data).__module__.split(".")[0] == "datasets" and hasattr(data, "features"):
-        return _of_split(_hub_frame(data, columns), "train")
     if isinstance(data, tuple) and len(data) == 2:
         if isinstance(data[0], pd.DataFrame):
             return data[0].assign(label=np.asarray(data[1]))
@@ -129,19 +128,6 @@ def _files_frame(data: Any) -> pd.DataFrame:
     root = Path(os.path.abspath(getattr(data, "root", os.path.commonpath(paths))))
     ids = [p.relative_to(root).as_posix() if p.is_relative_to(root) else str(p) for p in paths]
     return pd.DataFrame({"id": ids, "path": list(map(str, paths)), "label": labels})
-
-
-def _hub_frame(data: Any, columns: Columns) -> pd.DataFrame:
-    import pandas as pd
-
-    options = {name: columns.get(name, "") for name in ("image", "text", "text_b", "label")}
-    options["image"] = options["image"] or columns.get("path", "")
-    chosen = choose_columns(data.features, options, "the data set")
-    rows = [row for r in chosen.undecoded(data) if (row := parse_row(r, chosen)) is not None]
-    for row in rows:
-        if "image" in row:
-            row["path"] = _kept(*row.pop("image"))
-    return pd.DataFrame(rows)
 
 
 def _of_split(table: pd.DataFrame, split: str) -> pd.DataFrame:
@@ -218,6 +204,17 @@ def _store_table(table: pd.DataFrame) -> str:
         except (TypeError, ValueError) as error:  # pyarrow's, of a column of mixed types
             raise UsageError(f"DATA: a column cannot be stored ({reason(error)})") from None
     return str(path)
+
+
+def _store_hub(data: Any) -> Path:
+    """The folder of a Hugging Face data set, or of several by split, as the library writes it."""
+    parts = data if isinstance(data, Mapping) else {"train": data}
+    folder = _home() / of_parts([f"{k} {v._fingerprint}" for k, v in parts.items()]) / "data"
+    if not folder.exists():
+        passing = folder.with_name(f".{os.getpid()}.tmp")
+        data.save_to_disk(str(passing))
+        passing.rename(folder)
+    return folder
 
 
 def _store_arrays(x: Any, y: Any) -> str:
