@@ -23,10 +23,10 @@ from sebra.checksums import of_file, of_json, of_parts
 from sebra.errors import UsageError, reason
 from sebra.places import cache_root, offline
 from sebra.samples.files import SPLIT_NAMES
-from sebra.samples.hub_columns import Columns, choose_columns, parse_row
 from sebra.samples.layouts import layout
 from sebra.samples.manifest import read_shards
 from sebra.samples.table import SPLITS, Samples
+from sebra_bench.layouts.hub_columns import Columns, choose_columns, parse_row
 
 log = logging.getLogger(__name__)
 
