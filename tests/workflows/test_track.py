@@ -7,8 +7,8 @@ import json
 import pytest
 
 from sebra.cli.main import run as cli
-from sebra.engine import tracking
 from sebra.errors import UsageError
+from sebra.workflows import track as tracking
 from sebra.workflows.track import numbers_of
 
 pytest.importorskip("tensorboard")

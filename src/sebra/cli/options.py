@@ -222,7 +222,7 @@ def takes(**groups: Callable[..., Any]) -> Callable[[Callable[..., None]], Calla
 def check_track(name: str | None) -> None:
     """Refuses a tracker that is unknown or not installed before any work is done."""
     if name is not None:
-        from sebra.engine.tracking import check_tracker
+        from sebra.workflows.track import check_tracker
 
         check_tracker(name)
 

@@ -1,85 +1,107 @@
-"""`--track`: what a finished run folder holds, sent to a tracker."""
+"""`--track`: a finished run folder sent to TensorBoard or Weights & Biases, by Accelerate."""
 
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping
+from importlib.util import find_spec
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
-from sebra.engine.tracking import open_tracker, send
-from sebra.errors import SebraError
+from sebra.errors import SebraError, UsageError
+from sebra.places import offline
 from sebra.runs.folder import HISTORY, METRICS, RANKING, RunFolder
 
+TRACKERS = ("tensorboard", "wandb")
 GALLERY = 12  # pictures from each end of a class
 MOST_CLASSES = 12
 SIDE = 96
 
 
+def check_tracker(name: str | None) -> None:
+    """Refuses an unknown or missing tracker before any work is done."""
+    if name is not None and name not in TRACKERS:
+        raise UsageError(f"--track: {name!r} is not one of {', '.join(TRACKERS)}")
+    if name is not None and find_spec(name) is None:
+        raise UsageError(f"--track {name}: needs the package {name}; pip install {name} brings it")
+
+
 def track_run(name: str, folder: RunFolder) -> Path:
-    """Sends curves, final figures and galleries; returns where they lie on this machine."""
+    """Sends settings, curves, final figures and galleries; returns where they lie here."""
     config = folder.read_config()
     where = folder.path / "tracking"
     where.mkdir(exist_ok=True)
-    run_name = folder.path.name or "sebra"
-    tracker = open_tracker(name, run_name, where)
+    tracker = _open(name, folder.path.name or "sebra", where)
+    settings = "\n".join(f"    {k} = {v}" for k, v in flat(config, ".").items())
+    tracker.log({"config": settings}, step=0)
+    last = 0
+    for last, values in _curves(folder):
+        tracker.log(values, step=last)
     metrics = folder.read_metrics() if folder.has(METRICS) else {}
-    send(
-        tracker, flat(config), curves_of(folder), numbers_of(metrics), galleries_of(folder, config)
-    )
+    tracker.log({f"final/{k}": v for k, v in numbers_of(metrics).items()}, step=last)
+    for title, images in _galleries(folder, config).items():
+        if name == "tensorboard":
+            import numpy as np
+
+            stack = np.stack([np.asarray(image.convert("RGB")) for image in images])
+            tracker.log_images({title: stack}, step=last, dataformats="NHWC")
+        else:
+            tracker.log_images({title: images}, step=last)
+    tracker.finish()
     return where
 
 
-def curves_of(folder: RunFolder) -> list[tuple[int, dict[str, float]]]:
-    """The history as points: figures of each class under `figure/class`, others as they are."""
+def _open(name: str, run_name: str, folder: Path) -> Any:
+    """A started tracker; everything it writes stays under `folder` unless it goes to a server.
+
+    Weights & Biases keeps the run on disk (`wandb sync` sends it later) where `SEBRA_OFFLINE` is
+    set or no key is.
+    """
+    from accelerate import tracking
+
+    if name == "tensorboard":
+        made: Any = tracking.TensorBoardTracker(run_name, logging_dir=str(folder))
+    else:
+        online = os.environ.get("WANDB_API_KEY") and not offline()
+        mode = os.environ.get("WANDB_MODE") or ("online" if online else "offline")
+        made = tracking.WandBTracker(run_name, dir=str(folder), mode=mode)
+    if hasattr(made, "start"):  # earlier releases of Accelerate start by themselves
+        made.start()
+    return made
+
+
+def _curves(folder: RunFolder) -> list[tuple[int, dict[str, float]]]:
+    """Per epoch the means of the history's figures; what was learned also by class."""
     import pandas as pd
 
-    if not folder.has(HISTORY):
-        return []
-    history = pd.read_parquet(folder.path / HISTORY)
-    out: list[tuple[int, dict[str, float]]] = []
+    history = pd.read_parquet(folder.path / HISTORY) if folder.has(HISTORY) else pd.DataFrame()
     if "epoch" not in history:
-        return out
-    for epoch, rows in history.groupby("epoch"):
-        values: dict[str, float] = {}
-        for column in rows.columns:
-            if column == "epoch" or rows[column].dtype.kind not in "fiu":
-                continue
-            if column == "learned" and "label" in rows:
-                pairs = zip(rows["label"], rows[column], strict=True)
-                values |= {f"learned/{label}": float(v) for label, v in pairs}
-            elif math.isfinite(mean := float(rows[column].mean())):
-                values[str(column)] = mean
-        out.append((int(str(epoch)), values))
-    return out
+        return []
+    points = history.groupby("epoch").mean(numeric_only=True)
+    if "learned" in history and "label" in history:
+        wide = history.pivot_table(index="epoch", columns="label", values="learned")
+        points = points.drop(columns="learned").join(wide.add_prefix("learned/"))
+    rows = points.to_dict(orient="index").items()
+    return [(int(str(epoch)), numbers_of(row)) for epoch, row in rows]
 
 
-def numbers_of(metrics: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
-    """Every finite number of `metrics.json` under its path, `ranking/somers_d` for example."""
-    out: dict[str, float] = {}
-    for key, value in metrics.items():
-        name = f"{prefix}{key}"
-        if isinstance(value, Mapping):
-            out |= numbers_of(value, f"{name}/")
-        elif isinstance(value, bool) or not isinstance(value, (int, float)):
-            continue
-        elif math.isfinite(value):
-            out[name] = float(value)
-    return out
+def flat(values: Mapping[Any, Any], separator: str) -> dict[str, Any]:
+    """Nested tables as one, `ranking/somers_d` for example."""
+    import pandas as pd
+
+    return {str(k): v for k, v in pd.json_normalize(dict(values), sep=separator).iloc[0].items()}
 
 
-def flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """The configuration as one level."""
-    out: dict[str, Any] = {}
-    for key, value in config.items():
-        if isinstance(value, Mapping):
-            out |= flat(value, f"{prefix}{key}.")
-        else:
-            out[f"{prefix}{key}"] = value
-    return out
+def numbers_of(metrics: Mapping[Any, Any]) -> dict[str, float]:
+    """Every finite number under its path."""
+    found = flat(metrics, "/").items()
+    numbers = {k: float(v) for k, v in found if isinstance(v, Real) and not isinstance(v, bool)}
+    return {k: v for k, v in numbers.items() if math.isfinite(v)}
 
 
-def galleries_of(folder: RunFolder, config: Mapping[str, Any]) -> dict[str, list[Any]]:
+def _galleries(folder: RunFolder, config: Mapping[str, Any]) -> dict[str, list[Any]]:
     """The most and the least spurious pictures of each class; empty without pictures."""
     from sebra.ranking.ranking import Ranking
     from sebra.samples.open import open_samples
@@ -87,11 +109,10 @@ def galleries_of(folder: RunFolder, config: Mapping[str, Any]) -> dict[str, list
     from sebra.showing.ranked import ranked_of
     from sebra.showing.thumbnails import pictures_of
 
-    data = config.get("data")
-    if not folder.has(RANKING) or not isinstance(data, str):
+    if not folder.has(RANKING):
         return {}
     try:
-        samples = open_samples(data)
+        samples = open_samples(str(config.get("data", "")))
     except SebraError:  # the data has moved; the figures are still worth sending
         return {}
     if samples.kind != "image":
@@ -102,5 +123,7 @@ def galleries_of(folder: RunFolder, config: Mapping[str, Any]) -> dict[str, list
     for c in picked.classes[:MOST_CLASSES]:
         for end, rows in (("most", picked.most[c]), ("least", picked.least[c])):
             shown = [image for i in rows[:GALLERY].tolist() if (image := read(i)) is not None]
-            out[f"{ranked.classes[c]}/{end} spurious"] = [i.resize((SIDE, SIDE)) for i in shown]
+            if shown:
+                title = f"{ranked.classes[c]}/{end} spurious"
+                out[title] = [image.resize((SIDE, SIDE)) for image in shown]
     return out
