@@ -97,7 +97,7 @@ def flat(values: Mapping[Any, Any], separator: str) -> dict[str, Any]:
 def numbers_of(metrics: Mapping[Any, Any]) -> dict[str, float]:
     """Every finite number under its path."""
     found = flat(metrics, "/").items()
-    numbers = {k: float(v) for k, v in found if isinstance(v, Real) and not isinstance(v, bool)}
+    numbers = {k: float(v) for k, v in found if isinstance(v, Real) and type(v) is not bool}
     return {k: v for k, v in numbers.items() if math.isfinite(v)}
 
 
