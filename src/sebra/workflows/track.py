@@ -6,7 +6,6 @@ import math
 import os
 from collections.abc import Mapping
 from importlib.util import find_spec
-from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -91,13 +90,16 @@ def flat(values: Mapping[Any, Any], separator: str) -> dict[str, Any]:
     """Nested tables as one, `ranking/somers_d` for example."""
     import pandas as pd
 
-    return {str(k): v for k, v in pd.json_normalize(dict(values), sep=separator).iloc[0].items()}
+    row = pd.json_normalize(dict(values), sep=separator).to_dict(orient="records")[0]
+    return {str(k): v for k, v in row.items()}
 
 
 def numbers_of(metrics: Mapping[Any, Any]) -> dict[str, float]:
     """Every finite number under its path."""
     found = flat(metrics, "/").items()
-    numbers = {k: float(v) for k, v in found if isinstance(v, Real) and type(v) is not bool}
+    numbers = {
+        k: float(v) for k, v in found if isinstance(v, (int, float)) and not isinstance(v, bool)
+    }
     return {k: v for k, v in numbers.items() if math.isfinite(v)}
 
 
