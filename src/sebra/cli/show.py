@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from sebra.cli import options as o
-from sebra.cli.output import Bars, emit, line
+from sebra.cli.output import Bars, emit, line, table
 from sebra.cli.rank import show_ranking
 
 if TYPE_CHECKING:
@@ -25,6 +26,14 @@ def register(app: typer.Typer) -> None:
 def audit(
     chosen: RankOptions,
     source: Source,
+    predictions: Annotated[
+        str | None,
+        typer.Option(
+            "--predictions",
+            metavar="FILE",
+            help="Does this model lean on what is found? predictions.csv, an .onnx file or a run.",
+        ),
+    ] = None,
     out: o.Out = None,
     track: o.Track = None,
     resume: o.Resume = False,
@@ -32,21 +41,28 @@ def audit(
 ) -> None:
     """Rank DATA and write the report in one go: what most people want first."""
     from sebra.runs.folder import RunFolder
-    from sebra.workflows.rank import finish, rank
-    from sebra.workflows.report import report_run
+    from sebra.workflows.audit import audit as run_audit
 
     o.check_track(track)
     folder = RunFolder.create(out, "audit", resume)
-    run = rank(source, chosen, folder, resume, Bars(), command="audit")
-    with run.meter.phase("report"):
-        path = report_run(folder)
-    run.metrics["report"] = str(path)
-    finish(run.metrics, run.meter, folder)
+    run = run_audit(source, chosen, folder, resume, Bars(), predictions)
     o.send_track(track, folder)
     emit(run.metrics, as_json)
     if not as_json:
         show_ranking(run.metrics)
-        line(f"report: {path}")
+        if "model" in run.metrics:
+            show_leaning(run.metrics["model"])
+        line(f"report: {run.metrics['report']}")
+
+
+def show_leaning(model: Mapping[str, Any]) -> None:
+    """Does the model lean on a pattern?"""
+    rows = []
+    for p in model["patterns"]:
+        sides = (p["with_it"].get("accuracy"), p["against_it"].get("accuracy"))
+        rows.append([p["stage"], *sides, p.get("drop"), "yes" if p.get("leans") else "not shown"])
+    title = f"{model['name']}: {model['accuracy']:.1f} % right ({model['split']} split)"
+    table(title, ["pattern", "with it", "against it", "drop", "leans on it"], rows)
 
 
 def report(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,12 +20,14 @@ SCRIPTS = ("store.js", "cards.js", "marks.js", "verdicts.js", "detail.js", "rang
            "page.js")  # fmt: skip
 
 
-def render(context: Mapping[str, Any]) -> str:
+def render(
+    context: Mapping[str, Any], template: str = "report.html.j2", scripts: Sequence[str] = SCRIPTS
+) -> str:
     """The whole page as text."""
-    script = _script()
+    script = _script(scripts)
     return (
         _environment()
-        .get_template("report.html.j2")
+        .get_template(template)
         .render(
             **context,
             style=Markup((TEMPLATES / "report.css").read_text(encoding="utf-8")),
@@ -51,8 +53,8 @@ def served(page: str) -> str | None:
     return page.replace(closed, opened, 1) if takes else None
 
 
-def _script() -> str:
-    parts = [(TEMPLATES / "script" / part).read_text(encoding="utf-8") for part in SCRIPTS]
+def _script(names: Sequence[str]) -> str:
+    parts = [(TEMPLATES / "script" / part).read_text(encoding="utf-8") for part in names]
     return '(() => {\n"use strict";\n' + "\n".join(parts) + "\n})();\n"
 
 

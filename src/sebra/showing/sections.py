@@ -72,6 +72,7 @@ def page_context(run: ReportInput) -> dict[str, Any]:
         "settings": _settings(run),
         "seconds": _seconds(run),
         "album": album,
+        "model": run.metrics.get("model"),
         "verdicts": run.verdicts,
         "data": {**page_data(ranked, album), "verdicts": run.verdicts},
         "index": search_index(ranked),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -15,13 +15,26 @@ from sebra.debiasing.model import Model
 from sebra.engine.session import ProgressSink, Silent
 from sebra.errors import UsageError
 from sebra.loading.decode import workers
+from sebra.loading.texts import Tokeniser
 from sebra.measuring.tables import csv_text
 from sebra.samples.open import read_unlabelled
 from sebra.samples.picture import decode_image
-from sebra.samples.table import Content, Fault, FeatureArray, ImageFiles, Texts
+from sebra.samples.table import Content, Fault, FeatureArray, ImageFiles, Samples, Texts
 
 _CHUNK = 256
 _DIGITS = 6
+
+
+class Classifier(Protocol):
+    """What answers: a model of ours, or a file of another tool."""
+
+    @property
+    def inputs(self) -> tuple[int, ...]: ...
+    @property
+    def classes(self) -> tuple[str, ...]: ...
+    @property
+    def tokeniser(self) -> Tokeniser | None: ...
+    def probabilities(self, content: Any) -> npt.NDArray[np.float32]: ...
 
 
 @dataclass(frozen=True)
@@ -79,7 +92,13 @@ def predict(model: Model, data: str, progress: ProgressSink | None = None) -> Pr
     return Predictions(ids, model.classes, np.concatenate(parts), tuple(faults))
 
 
-def check_kind(model: Model, content: Content, data: str) -> None:
+def answer(model: Classifier, samples: Samples) -> npt.NDArray[np.float32]:
+    """Probabilities of these samples, in their order; NaN where one cannot be read."""
+    check_kind(model, samples.content, samples.source)
+    return np.concatenate([p for _, p, _ in _chunks(model, samples.content, len(samples))])
+
+
+def check_kind(model: Classifier, content: Content, data: str) -> None:
     """Refuses contents the model does not take."""
     if isinstance(content, Texts):
         if model.tokeniser is None:
@@ -101,7 +120,7 @@ Bad = list[tuple[int, str]]
 Chunk = tuple[int, npt.NDArray[np.float32], Bad]
 
 
-def _chunks(model: Model, content: Content, total: int) -> Iterator[Chunk]:
+def _chunks(model: Classifier, content: Content, total: int) -> Iterator[Chunk]:
     """Probabilities piece by piece, so that memory does not grow with DATA."""
     if isinstance(content, ImageFiles):
         with ThreadPoolExecutor(workers()) as pool:
@@ -123,7 +142,7 @@ def _chunks(model: Model, content: Content, total: int) -> Iterator[Chunk]:
 
 
 def _of_files(
-    model: Model, paths: Sequence[Path], map_: Callable[..., Any]
+    model: Classifier, paths: Sequence[Path], map_: Callable[..., Any]
 ) -> tuple[npt.NDArray[np.float32], Bad]:
     size = model.inputs[1]
 

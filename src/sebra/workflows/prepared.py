@@ -76,6 +76,7 @@ class Prepared:
     _basis: Basis | None = None
     _moments: tuple[torch.Tensor, torch.Tensor] | None = None
     _head: Build | None = None  # over patch features
+    _looks: set[str] = field(default_factory=lambda: {"train", "val"})  # splits with patch features
 
     @property
     def faults(self) -> tuple[Fault, ...]:
@@ -111,6 +112,9 @@ class Prepared:
         """How far the samples of a split follow the patterns of a ranking; None if not known."""
         if ranking is None or ranking.patterns is None or self.mode != "features":
             return None
+        if name not in self._looks:
+            self._looks.add(name)
+            self._splits.pop(name, None)
         task = self.rank_task(name=name)
         everyone = torch.arange(len(task), device=self.device)
         follows = ranking.patterns.follows(task.batch(everyone).float(), task.targets)
@@ -199,7 +203,7 @@ class Prepared:
 
     def _extract(self, content: ImageArray | TokenArray, inputs: Inputs, name: str) -> Features:
         look: bool | Basis = name == "train"
-        if name == "val" and len(self.samples.rows("train")):  # where a ranking is watched
+        if not look and name in self._looks and len(self.samples.rows("train")):
             self.split("train")
             look = self._basis or False
         show = _Bar(self.session, f"features {name}", len(inputs))

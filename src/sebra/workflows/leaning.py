@@ -1,0 +1,113 @@
+"""Does a model lean on a pattern? Its accuracy where samples follow it, and where they break it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from sebra.engine.session import ProgressSink, Session
+from sebra.errors import UsageError
+from sebra.ranking.balance import Flags, Ints
+from sebra.ranking.patterns import figures_of
+from sebra.ranking.ranking import Ranking
+from sebra.runs.config import preset_names
+from sebra.runs.folder import CONFIG, RANKING, RunFolder
+from sebra.runs.meter import Meter
+from sebra.samples.marks import apply_marks
+from sebra.samples.table import Samples
+from sebra.workflows.answers import SPLITS, Answers
+from sebra.workflows.first_ranking import ranked_on
+from sebra.workflows.prepare import prepare
+from sebra.workflows.prepared import Source
+from sebra.workflows.rank import RankOptions
+
+_NETWORK = ("seed", "device", "mode", "backbone", "weights", "image_size")
+
+
+def has_patterns(folder: RunFolder, data: str) -> bool:
+    """Whether a run found patterns in this data; in other data nobody knows who follows them."""
+    if not folder.has(RANKING) or not Ranking.load(folder.path).stages:
+        return False
+    return not folder.has(CONFIG) or folder.read_config().get("data") == data
+
+
+def leaning(
+    answers: Answers, folder: RunFolder, samples: Samples, progress: ProgressSink | None = None
+) -> dict[str, Any]:
+    """How a model does with and against each pattern of a ranking run.
+
+    Measured on the test split, else on val, else on the ranked samples, whichever it answers for.
+    """
+    split = next((s for s in SPLITS if len(answers.known(samples, s))), None)
+    if split is None:
+        raise UsageError(f"{answers.name}: answers for less than half of every split")
+    rows = answers.known(samples, split)
+    stages: list[str] = []
+    if has_patterns(folder, samples.source):
+        stages, rows, follows = sides(folder, samples, split, rows, progress)
+    right = answers.predicted[rows] == samples.labels[rows]
+    patterns = [
+        {"stage": stage, **sided(follows[:, k], right, samples.labels[rows])}
+        for k, stage in enumerate(stages)
+    ]
+    out: dict[str, Any] = {"name": answers.name, "split": split, "samples": len(rows)}
+    return {**out, "accuracy": 100 * float(right.mean()), "patterns": patterns}
+
+
+def sided(follows: Flags, right: Flags, labels: Ints) -> dict[str, Any]:
+    """Accuracies on both sides; `drop` in points; `leans` where the intervals lie apart."""
+    found = figures_of(follows, right, labels, chance=float("nan"))
+    sides = {k: found[k] for k in ("with_it", "against_it")}
+    if any(side["samples"] == 0 for side in sides.values()):
+        return sides
+    drop = sides["with_it"]["accuracy"] - sides["against_it"]["accuracy"]
+    return {**sides, "drop": drop, "leans": sides["against_it"]["high"] < sides["with_it"]["low"]}
+
+
+def sides(
+    folder: RunFolder, samples: Samples, split: str, rows: Ints, progress: ProgressSink | None
+) -> tuple[list[str], Ints, Flags]:
+    """The patterns of a run, those of these rows of a split it can tell of, and who follows them.
+
+    Of samples that were not ranked the features of the ranking's network tell it.
+    """
+    ranking = Ranking.load(folder.path)
+    if split == "train":
+        ids, follows = ranking.table["id"].to_numpy(), ranking.table[ranking.stages].to_numpy()
+    else:
+        ids, follows = _seen(folder, ranking, samples, split, progress)
+    place = {str(i): k for k, i in enumerate(ids.tolist())}
+    known = np.array([str(i) in place for i in samples.ids[rows]], dtype=np.bool_)
+    if not known.any():
+        raise UsageError(f"{folder.path}: its ranking is of other data than {samples.source}")
+    rows = rows[known]
+    at = np.array([place[str(i)] for i in samples.ids[rows]], dtype=np.int64)
+    return ranking.stages, rows, follows[at] > 0.5
+
+
+def _seen(
+    folder: RunFolder,
+    ranking: Ranking,
+    samples: Samples,
+    split: str,
+    progress: ProgressSink | None,
+) -> tuple[Any, Any]:
+    config = folder.read_config() if folder.has(CONFIG) else {}
+    chosen = {k: config[k] for k in _NETWORK if k in config}
+    source = Source(data=samples.source, **chosen)
+    named = str(config.get("preset", ""))
+    preset = named if named in preset_names() else None
+    method = config.get("rank", {}).get("method") or config.get("method", "peel")
+    if config.get("exclude"):
+        samples = apply_marks(samples, str(config["exclude"]))
+    session, meter = Session(progress=progress), Meter()
+    prepared = prepare(source, session, meter, samples, preset)
+    on = ranked_on(prepared, RankOptions(str(method), preset), "features", meter)
+    found = on.patterns(split, ranking)
+    if found is None:
+        raise UsageError(
+            f"{folder.path}: cannot tell the patterns of {split} samples; rank over features "
+            "(--mode features) with --method peel"
+        )
+    return on.readable(split).ids, found.numpy()
