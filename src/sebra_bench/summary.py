@@ -14,7 +14,8 @@ BASELINE = "erm"
 REMARKS = {"lle": "general augmentations"}
 RANKING_TITLES = {
     "somers_d": "Somers' D",
-    "tau_b": "tau-b",
+    "tau_b": "size-matched tau-b",
+    "plain_tau_b": "plain tau-b",
     "published": "published score",
     "pd": "PD",
     "buckets": "buckets",

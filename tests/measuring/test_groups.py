@@ -140,7 +140,7 @@ def test_classes_count_the_same_in_a_gap_whatever_their_test_size(make_samples):
     assert scores.gaps == {"colour": pytest.approx((50 + 100) / 2 - id_accuracy)}
 
 
-def test_a_small_group_is_shown_but_never_the_worst(make_samples):
+def test_where_a_small_group_may_be_the_worst_its_place_is_a_range(make_samples):
     samples = make_samples(
         [
             (9, "train", "a", "x"),
@@ -157,11 +157,54 @@ def test_a_small_group_is_shown_but_never_the_worst(make_samples):
     rows = samples.rows("test")
     predicted = predictions(samples, rows, hits)
     scores = score(samples, rows, predicted)
-    assert scores.worst_group_name == "a, colour=x"
+    assert scores.worst_group is None
+    low, high = scores.worst_group_range
+    assert low == pytest.approx(0, abs=1e-9)
+    assert high == pytest.approx(16.8, abs=0.1)  # Wilson: none of 19
+    assert scores.summary()["worst group"] == "0 to 17: groups too small"
     assert [g.name for g in scores.groups if g.small] == ["b, colour=x"]
     assert "b, colour=x (small)" in scores._repr_html_()
     assert score(samples, rows, predicted, min_group=19).worst_group == 0
     assert "worst_group" not in score(samples, rows, predicted, min_group=21).to_dict()
+
+
+def test_a_small_group_that_is_surely_better_leaves_the_worst_as_it_is(make_samples):
+    samples = make_samples(
+        [
+            (9, "train", "a", "x"),
+            (9, "train", "b", "y"),
+            (40, "test", "a", "x"),
+            (19, "test", "b", "y"),
+        ],
+        ["a", "b"],
+        {"colour": ["x", "y"]},
+    )
+    rows = samples.rows("test")
+    for right, name in ((20, "a, colour=x"), (40, None)):
+        scores = score(
+            samples, rows, predictions(samples, rows, {("a", "x"): right, ("b", "y"): 19})
+        )
+        assert scores.worst_group_name == name
+        assert (scores.worst_group_range is None) == (name is not None)
+
+
+def test_nobody_is_right_by_having_nobody_to_ask(make_samples):
+    """A training group without a test sample may be the worst."""
+    samples = make_samples(
+        [
+            (9, "train", "a", "x"),
+            (9, "train", "b", "y"),
+            (1, "train", "b", "x"),
+            (40, "test", "a", "x"),
+            (40, "test", "b", "y"),
+        ],
+        ["a", "b"],
+        {"colour": ["x", "y"]},
+    )
+    rows = samples.rows("test")
+    scores = score(samples, rows, samples.labels[rows])
+    assert scores.worst_group is None
+    assert scores.worst_group_range == (0.0, 100.0)
 
 
 def test_empty_test_groups_are_absent_and_their_weight_is_shared(make_samples):
@@ -306,7 +349,7 @@ def test_more_than_two_classes_pool_conflicting_values_and_read_cues_by_class(ma
     assert scores.gaps == {"colour": pytest.approx(100 * 30 / 60 - 100)}
     # w belongs to no class; of the other 70 samples 30 + 20 follow their colour.
     assert scores.cues["colour"] == pytest.approx(100 * 50 / 70)
-    assert scores.worst_group_name == "a, colour=y"
+    assert scores.worst_group_range == (0.0, pytest.approx(27.8, abs=0.1))  # b and c are not seen
 
 
 def test_a_value_that_is_aligned_in_every_class_is_no_cue(make_samples):

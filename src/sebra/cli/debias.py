@@ -10,6 +10,7 @@ import typer
 from sebra.cli import options as o
 from sebra.cli.output import Bars, emit, line, table
 from sebra.errors import UsageError
+from sebra.measuring.scores import worst_shown
 
 if TYPE_CHECKING:
     from sebra.workflows.prepared import Source
@@ -113,7 +114,8 @@ def show_choice(metrics: Mapping[str, Any]) -> None:
             rows.append([name, before[side]["accuracy"], after[side]["accuracy"]])
     split = metrics["evaluation"].get("split")
     for key, words in (("average", "accuracy"), ("worst_group", "worst group")):
-        figures = [metrics[part].get(key) for part in ("plain", "evaluation")]
+        found = [metrics[part] for part in ("plain", "evaluation")]
+        figures = [worst_shown(e) if key == "worst_group" else e.get(key) for e in found]
         if figures[0] is not None:
             rows.append([f"{words}, {split} split", *figures])
     table(f"kept: {choice['kept']} training", ["", "plain", "kept"], rows)
@@ -126,7 +128,7 @@ def show_evaluation(evaluation: Mapping[str, Any], name: str) -> None:
         ["average", evaluation.get("average")],
         *([f"gap {k}", v] for k, v in evaluation.get("gaps", {}).items()),
         ["average gap", evaluation.get("average_gap")],
-        ["worst group", evaluation.get("worst_group")],
+        ["worst group", worst_shown(evaluation)],
         ["", evaluation.get("worst_group_name", "")],
         *([f"follows {k}", v] for k, v in evaluation.get("cues", {}).items()),
     ]

@@ -53,6 +53,7 @@ def show_ranking(metrics: Mapping[str, Any]) -> None:
     names = {
         "somers_d": "Somers' D",
         "tau_b": "tau-b (size-matched)",
+        "plain_tau_b": "tau-b (plain)",
         "published": "published score",
         "pd": "PD",
         "trust": "trust",

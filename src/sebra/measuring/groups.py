@@ -52,8 +52,7 @@ def score(
     groups = _groups(samples, rows, correct, known, aligned, min_group)
     id_accuracy = _weighted_by_training(groups) if annotated else average
     gaps = {} if id_accuracy is None else _gaps(samples, rows, correct, aligned, id_accuracy)
-    eligible = [g for g in groups if not g.small] if annotated else []
-    worst = min(eligible, key=lambda g: g.accuracy, default=None)
+    worst, between = _worst(groups, _unseen(samples, rows, known)) if annotated else (None, None)
     return Scores(
         average=average,
         class_average=float(np.mean(list(per_class.values()))),
@@ -61,6 +60,7 @@ def score(
         id_accuracy=id_accuracy,
         worst_group=None if worst is None else worst.accuracy,
         worst_group_name=None if worst is None else worst.name,
+        worst_group_range=between,
         gaps=gaps,
         average_gap=float(np.mean(list(gaps.values()))) if gaps else None,
         cues=_cues(samples, rows, predicted, aligned),
@@ -133,6 +133,34 @@ def _groups(
             )
         )
     return tuple(out)
+
+
+def _unseen(samples: Samples, rows: IntArray, known: BoolArray) -> bool:
+    """Whether a group of the training split has no evaluated sample at all."""
+    ids, train = group_numbers(samples), samples.rows("train")
+    return not np.isin(ids[train[known[train]]], ids[rows[known[rows]]]).all()
+
+
+def _worst(
+    groups: Sequence[GroupScore], unseen: bool
+) -> tuple[GroupScore | None, tuple[float, float] | None]:
+    """The worst group; where one that is too small to judge may be worse, between which figures
+    the worst lies."""
+    worst = min((g for g in groups if not g.small), key=lambda g: g.accuracy, default=None)
+    ends = [_wilson(g) if g.small else (g.accuracy, g.accuracy) for g in groups]
+    ends += [(0.0, 100.0)] * unseen
+    low, high = (min(end[k] for end in ends) for k in (0, 1))
+    if worst is not None and low >= worst.accuracy:
+        return worst, None
+    return None, (low, high)
+
+
+def _wilson(group: GroupScore) -> tuple[float, float]:
+    """Between which accuracies the true one lies, 19 times in 20 (Wilson, 1927)."""
+    n, p, z2 = group.n_test, group.accuracy / 100, 1.96**2
+    middle, spread = p + z2 / (2 * n), np.sqrt(z2 * (p * (1 - p) / n + z2 / (4 * n * n)))
+    low, high = ((middle + sign * spread) / (1 + z2 / n) for sign in (-1, 1))
+    return 100 * max(0.0, float(low)), 100 * min(1.0, float(high))
 
 
 def group_numbers(samples: Samples) -> IntArray:

@@ -41,6 +41,14 @@ def somers_d(order_score: Array, groups: Array) -> float:
     return surplus / pairs
 
 
+def plain_tau_b(order_score: Array, groups: Array) -> float:
+    """Kendall's tau-b of the order and the true group as they are. An order without ties cannot
+    reach 1 (0.43 with the group sizes of the paper's first data set); NaN of a single group."""
+    from scipy import stats
+
+    return _statistic(stats.kendalltau(order_score, groups))
+
+
 def size_matched_tau_b(order_score: Array, groups: Array) -> float:
     """Kendall's tau-b between the true group and the chunk a sample falls into when the order is
     cut into chunks of the true group sizes. NaN where fewer than two groups are present."""
@@ -122,14 +130,15 @@ def ranking_quality(
     """Every figure of a ranking against the truth, ready for JSON.
 
     All arrays speak of the same samples, those with missing attributes already left out.
-    `somers_d`, `tau_b` and `published` are averages over the classes with at least two groups
-    (None where there is no such class); `per_class` holds them class by class, under the class
+    Each measure is the average over the classes with at least two groups (None where there is no
+    such class); `per_class` holds them class by class, under the class
     name where `classes` is given; `stages` lists each stage column's Somers' D given each
     attribute.
     """
     measures: dict[str, Measure] = {
         "somers_d": somers_d,
         "tau_b": size_matched_tau_b,
+        "plain_tau_b": plain_tau_b,
         "published": published_score,
     }
     figures = {key: by_class(f, ranks, groups, labels) for key, f in measures.items()}

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 class GroupScore:
     """One group of evaluated samples: a class and one value of every attribute.
 
-    `alignment` says "aligned" or "conflicting" per attribute. `small` groups are shown but never
-    count as the worst.
+    `alignment` says "aligned" or "conflicting" per attribute. A `small` one has too few samples to
+    be judged.
     """
 
     name: str
@@ -38,7 +38,9 @@ class Scores:
 
     `id_accuracy` weighs groups by their share of the training split, `average` is the plain mean
     over samples, `balanced_average` the mean over groups, `class_average` the mean over classes.
-    A figure that the data cannot give is None here and absent from `to_dict()`.
+    A figure that the data cannot give is None here and absent from `to_dict()`. Where a group too
+    small to judge may be the worst, `worst_group` is None and `worst_group_range` says between
+    which figures it lies.
     """
 
     average: float
@@ -47,6 +49,7 @@ class Scores:
     id_accuracy: float | None = None
     worst_group: float | None = None
     worst_group_name: str | None = None
+    worst_group_range: tuple[float, float] | None = None
     gaps: Mapping[str, float] = field(default_factory=dict)
     average_gap: float | None = None
     cues: Mapping[str, float] = field(default_factory=dict)
@@ -79,7 +82,7 @@ class Scores:
             "I.D. accuracy": self.id_accuracy,
             **{f"{name} gap": gap for name, gap in self.gaps.items()},
             "average gap": self.average_gap,
-            "worst group": self.worst_group,
+            "worst group": worst_shown(self.to_dict()),
             "worst group name": self.worst_group_name,
             "average": self.average,
         }
@@ -97,6 +100,15 @@ class Scores:
         )
         head = "<tr><th>group</th><th>test</th><th>train</th><th>accuracy</th></tr>"
         return f"<table>{figures}</table><table>{head}{groups}</table>"
+
+
+def worst_shown(evaluation: Mapping[str, Any]) -> Any:
+    """The worst group of an `evaluation`: a figure, or a text where groups are too small."""
+    ends = evaluation.get("worst_group_range")
+    if not ends:
+        return evaluation.get("worst_group")
+    low, high = (end["mean"] if isinstance(end, Mapping) else end for end in ends)
+    return f"{low:.0f} to {high:.0f}: groups too small"
 
 
 def _row(group: GroupScore) -> dict[str, Any]:

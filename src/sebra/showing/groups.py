@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
+from sebra.measuring.scores import worst_shown
 from sebra.showing import charts, facts
 from sebra.showing.ranked import Ranked
 from sebra.showing.report import ReportInput
@@ -51,7 +52,10 @@ def _figures(models: list[tuple[str, Any]]) -> list[tuple[str, list[str]]]:
     for gap in gaps:
         row(f"{gap} gap", [e.get("gaps", {}).get(gap) for e in evaluations])
     row("average gap", [e.get("average_gap") for e in evaluations])
-    row("worst group", [e.get("worst_group") for e in evaluations])
+    if any(e.get("worst_group_range") for e in evaluations):
+        rows.append(("worst group", [str(worst_shown(e)) for e in evaluations]))
+    else:
+        row("worst group", [e.get("worst_group") for e in evaluations])
     row("average over samples", [e.get("average") for e in evaluations])
     row("average over groups", [e.get("balanced_average") for e in evaluations])
     for cue in dict.fromkeys(c for e in evaluations for c in e.get("cues", {})):

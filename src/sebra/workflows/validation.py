@@ -134,8 +134,8 @@ def _by_groups(prepared: Prepared, parts: Parts, pool: Pool | None) -> Validate:
         predicted = predicted_classes(network, task)
         found = score(samples, rows, predicted, min_group=_SMALLEST_GROUP)
         balanced = found.balanced_average or found.average
-        worst = found.worst_group if found.worst_group is not None else balanced
         cues = {f"cue_{k}": v for k, v in found.cues.items()}
+        worst = min((g.accuracy for g in found.groups if not g.small), default=balanced)
         # The mean over groups breaks ties between epochs with the same worst group.
         return worst + 1e-3 * balanced, {"worst_group": worst, "average": found.average, **cues}
 

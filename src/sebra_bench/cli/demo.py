@@ -10,6 +10,7 @@ import typer
 from sebra.cli import options as o
 from sebra.cli.output import Bars, emit, line, table
 from sebra.cli.rank import show_ranking
+from sebra.measuring.scores import worst_shown
 
 
 def register(app: typer.Typer) -> None:
@@ -49,6 +50,6 @@ def show_comparison(comparisons: Sequence[Mapping[str, Any]]) -> None:
         ["I.D. accuracy", *(e.get("id_accuracy") for e in found)],
         *([f"gap {k}", *(e["gaps"].get(k) for e in found)] for k in gaps),
         ["average gap", *(e.get("average_gap") for e in found)],
-        ["worst group", *(e.get("worst_group") for e in found)],
+        ["worst group", *(worst_shown(e) for e in found)],
     ]
     table("on the balanced test split, in percent", ["", *names], rows)
