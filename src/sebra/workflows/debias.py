@@ -42,7 +42,7 @@ from sebra.workflows.rank import (
 )
 from sebra.workflows.suspects import add_noise
 from sebra.workflows.validation import Parts, make_selector, pool_of, split_training
-from sebra.workflows.verdicts import shortcuts_alone
+from sebra.workflows.verdicts import carry_over, judged, shortcuts_alone
 
 
 @dataclass(frozen=True)
@@ -115,6 +115,8 @@ def debias(
     if folder is not None:
         with meter.phase("write"):
             write_debias_run(folder, run, identity)
+            if options.verdicts is not None:
+                carry_over(judged(options.verdicts, options.ranking), folder)
     finish(run.metrics, meter, folder)
     session.close()
     return run

@@ -8,6 +8,7 @@ import numpy as np
 
 from sebra.engine.session import ProgressSink, Session
 from sebra.errors import UsageError
+from sebra.measuring.groups import MIN_GROUP
 from sebra.ranking.balance import Flags, Ints
 from sebra.ranking.patterns import figures_of
 from sebra.ranking.ranking import Ranking
@@ -52,7 +53,28 @@ def leaning(
         for k, stage in enumerate(stages)
     ]
     out: dict[str, Any] = {"name": answers.name, "split": split, "samples": len(rows)}
-    return {**out, "accuracy": 100 * float(right.mean()), "patterns": patterns}
+    out |= {"accuracy": 100 * float(right.mean()), "patterns": patterns}
+    if stages:
+        out["worst"] = _worst(samples, rows, stages, follows, right)
+    return out
+
+
+def _worst(
+    samples: Samples, rows: Ints, stages: list[str], follows: Flags, right: Flags
+) -> dict[str, Any]:
+    """The class and side of the patterns with the lowest accuracy, of those that are not small."""
+    code = follows @ (1 << np.arange(len(stages)))
+    found: list[dict[str, Any]] = []
+    for label, side in np.unique(np.stack([samples.labels[rows], code]), axis=1).T.tolist():
+        here = (samples.labels[rows] == label) & (code == side)
+        if here.sum() >= MIN_GROUP:
+            words = [
+                f"{'follows' if side >> k & 1 else 'breaks'} {s}" for k, s in enumerate(stages)
+            ]
+            name = ", ".join([samples.classes[label], *words])
+            accuracy = 100 * float(right[here].mean())
+            found.append({"name": name, "samples": int(here.sum()), "accuracy": accuracy})
+    return min(found, key=lambda g: float(g["accuracy"]), default={})
 
 
 def sided(follows: Flags, right: Flags, labels: Ints) -> dict[str, Any]:
