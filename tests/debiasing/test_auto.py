@@ -66,7 +66,6 @@ def test_a_planted_pattern_is_found_and_the_worst_group_gains(planted):
     assert any("pattern(s) found" in note for note in found.metrics["notes"])
 
 
-@pytest.mark.xfail(strict=False, reason="plain training is kept at every budget")
 def test_a_budget_is_what_new_samples_lose_at_most(planted):
     """Samples drawn like the training set: the smaller the budget, the smaller the loss."""
     file, _ = planted

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from sebra.debiasing.choosing import Jury, even, groups_of
+from sebra.debiasing.choosing import Jury, even, groups_of, temperature
 from sebra.debiasing.erm import Erm
 from sebra.debiasing.heads import (
     STRENGTHS,
@@ -26,7 +26,6 @@ from sebra.debiasing.heads import (
     best_strength,
     fitted,
     judging,
-    temperature,
 )
 from sebra.debiasing.last_layer import embedded, head_of, set_head, standardised_head
 from sebra.debiasing.method import Guide, Help, Method, Pool, TrainConfig
@@ -38,10 +37,10 @@ from sebra.engine.session import Session
 from sebra.engine.task import Task
 from sebra.settings import setting
 
-BALANCES = (0.25, 0.5, 0.75, 1.0)  # from as drawn to all groups alike
+# How far from the plain last layer to the one of groups that count alike.
+BALANCES = tuple(k / 10 for k in range(1, 11))
 # Of last layers that begin at the network's own the strength says how far they may leave it.
-REFITS = (1e-3, 2e-3, 3e-3, 5e-3, 1e-2, 3e-2, 1e-1)
-REFIT_BALANCES = (0.5, 1.0)
+REFITS = (1e-3, 2e-3, 3e-3, 5e-3, 7e-3, 1e-2, 1.5e-2, 2e-2, 3e-2, 1e-1)
 LEAST = 4  # samples of a class and pattern that make a group of their own
 
 
@@ -205,31 +204,38 @@ def _heads_over(
     strengths: Sequence[float],
     own: tuple[Tensor, Tensor] | None,
 ) -> list[Candidate]:
-    """Last layers of a network: plain ones (or the one it has), then ever more balanced ones."""
+    """Last layers of a network: the plain one (or the one it has), then ever more balanced ones."""
     x, *moments = embedded(network, *judges.tasks)
-    y, classes = judges.y, judges.classes
-    rows = judges.rows
+    y, classes, rows = judges.y, judges.classes, judges.rows
     centre = None if own is None else standardised_head(*own, *moments).to(x.device)
     data = Examples.of(x[rows], y[rows], classes, judges.seed, centre)
 
-    def candidate(balance: float, logits: Tensor, strength: float) -> Candidate:
-        weights = even(judges.groups, balance)
-        fit = partial(fitted, x, y, classes, weights, strength, centre)
-        return Candidate(what, balance, network, logits, moments, fit)
+    def head(weights: Tensor, strength: float) -> Callable[[], Tensor]:
+        return cache(partial(fitted, x, y, classes, weights, strength, centre))
 
     if centre is None:
-        logits = data.held_out(torch.ones(len(rows)), strengths)
-        at = best_strength(logits, y[rows], judges.ordinary[rows])
-        found = [candidate(0.0, logits[at], strengths[at])]
+        evenly = torch.ones(len(y))
+        held = data.held_out(evenly[rows], strengths)
+        at = best_strength(held, y[rows], judges.ordinary[rows])
+        plain, logits = head(evenly, strengths[at]), held[at]
         strengths = strengths[max(0, at - 1) : at + 1]
     else:
-        found = [Candidate(what, 0.0, network, logits_of(x[rows], centre), moments, lambda: centre)]
+        plain, logits = lambda: centre, logits_of(x[rows], centre)
+    found = [Candidate(what, 0.0, network, logits, moments, plain)]
     if judges.stages is not None:
-        for balance in BALANCES if centre is None else REFIT_BALANCES:
-            weights = even(judges.groups, balance)[rows]
-            logits = data.held_out(weights, strengths)
-            found += [candidate(balance, z, c) for c, z in zip(strengths, logits, strict=True)]
+        weights = even(judges.groups, 1.0)
+        held = data.held_out(weights[rows], strengths)
+        for c, z in zip(strengths, held, strict=True):
+            full = head(weights, c)
+            for share in BALANCES if centre is None else (1.0,):
+                between = partial(_between, plain, full, share)
+                mixed = torch.lerp(logits, z, share)
+                found.append(Candidate(what, share, network, mixed, moments, between))
     return found
+
+
+def _between(plain: Callable[[], Tensor], full: Callable[[], Tensor], share: float) -> Tensor:
+    return full() if share == 1 else torch.lerp(plain(), full(), share)
 
 
 def _trained(name: str, method: Method[Any], task: Task, help: Help, session: Session) -> Network:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 Floats = npt.NDArray[np.float64]
@@ -39,20 +40,30 @@ class Jury:
         self.y = y.cpu()
         self.groups = np.unique(groups.cpu().numpy(), return_inverse=True)[1]
         self.sizes = np.bincount(self.groups).astype(float)
-        share = np.ones(len(self.y)) if ordinary is None else ordinary.double().cpu().numpy()
-        self.share: Floats = share / share.sum()
+        share = torch.ones(len(self.y)) if ordinary is None else ordinary.cpu()
+        self.share: Floats = (share.double() / share.double().sum()).numpy()
 
     def right(self, logits: Tensor) -> Floats:
         """One for every sample that is told rightly."""
         out: Floats = (logits.argmax(1).cpu() == self.y).numpy().astype(float)
         return out
 
+    def told(self, logits: Tensor) -> Floats:
+        """How likely each sample's class is said to be, by calibrated probabilities.
+
+        Of a few samples that break a pattern this says more than how many are told rightly.
+        """
+        heat = temperature(logits, self.y, torch.from_numpy(self.share))
+        chances = (logits.double().cpu() / heat).softmax(1)
+        out: Floats = chances[torch.arange(len(self.y)), self.y].numpy()
+        return out
+
     def figures(self, right: Floats) -> Figures:
-        told = np.bincount(self.groups, right)
+        hits = np.bincount(self.groups, right)
         accuracy = float((self.share * right).sum())
         # As if each group had one more hit and one more miss: three of three are not certainty.
-        worst = float(((told + 1) / (self.sizes + 2)).min())
-        return Figures(100 * accuracy, 100 * float((told / self.sizes).mean()), 100 * worst)
+        worst = float(((hits + 1) / (self.sizes + 2)).min())
+        return Figures(100 * accuracy, 100 * float((hits / self.sizes).mean()), 100 * worst)
 
     def cost(self, plain: Floats, other: Floats) -> tuple[float, float]:
         """Points of ordinary accuracy that `other` loses, and the standard error."""
@@ -65,9 +76,9 @@ class Jury:
         """Points that `other` wins in the mean over groups, and the standard error."""
         won = other - plain
         mean = np.bincount(self.groups, won) / self.sizes
-        spread = np.bincount(self.groups, (won - mean[self.groups]) ** 2) / self.sizes
-        # A group in which nothing changed by accident is not known without error.
-        errors = (spread + 1 / (self.sizes + 2)) / self.sizes
+        spread = np.bincount(self.groups, (won - mean[self.groups]) ** 2)
+        # As if one more sample of each group had moved by half: few that agree are not certainty.
+        errors = (spread + 0.25) / (self.sizes + 1) / self.sizes
         return 100 * float(mean.mean()), 100 * float(np.sqrt(errors.sum()) / len(mean))
 
     def choose(self, candidates: Sequence[Tensor], budget: float) -> int:
@@ -77,15 +88,17 @@ class Jury:
         more where groups count alike than they cost where samples do. Among them the worst group
         and the mean over groups count alike: the worst alone is often a handful of samples.
         """
-        plain = self.right(candidates[0])
+        plain, told = self.right(candidates[0]), self.told(candidates[0])
         best, chosen = -np.inf, 0
         for i, logits in enumerate(candidates):
-            right = self.right(logits)
-            lost, unsure = self.cost(plain, right)
-            won, error = self.gain(plain, right)
-            if i and (lost + unsure > budget or won <= max(lost, _SURE * error)):
+            lost, unsure = self.cost(plain, self.right(logits))
+            if i and lost + unsure > budget:
                 continue
-            found = self.figures(right)
+            other = self.told(logits)
+            won, error = self.gain(told, other)
+            if i and won <= max(self.cost(told, other)[0], _SURE * error):
+                continue
+            found = self.figures(other)
             if found.worst + found.balanced > best:
                 best, chosen = found.worst + found.balanced, i
         return chosen
@@ -115,3 +128,17 @@ def even(groups: Tensor, balance: float) -> Tensor:
     """Weights under which groups count alike (balance 1), as they are (0), or in between."""
     size = torch.bincount(groups).double()
     return (size[groups] ** -balance).float()
+
+
+def temperature(logits: Tensor, y: Tensor, weights: Tensor) -> float:
+    """What held-out logits are divided by so that they become probabilities (Guo et al., 2017)."""
+    from scipy.optimize import minimize_scalar
+
+    z, y = logits.double().cpu(), y.cpu()
+    share = (weights / weights.sum()).double().cpu()
+
+    def surprise(log: float) -> float:
+        return float((share * F.cross_entropy(z / np.exp(log), y, reduction="none")).sum())
+
+    found = minimize_scalar(surprise, bounds=(-2.0, 4.0), method="bounded")
+    return float(np.exp(found.x))

@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from sebra.debiasing.choosing import temperature
 from sebra.debiasing.last_layer import embedded, set_head
 from sebra.debiasing.method import Help
 from sebra.engine.logistic import logistic_regression, logits_of
@@ -96,20 +97,6 @@ def best_strength(logits: Tensor, y: Tensor, weights: Tensor) -> int:
         surprise = float((share * F.cross_entropy(z, y, reduction="none")).sum())
         scores.append(accuracy - 1e-4 * surprise)
     return int(np.argmax(scores))
-
-
-def temperature(logits: Tensor, y: Tensor, weights: Tensor) -> float:
-    """What held-out logits are divided by so that they become probabilities (Guo et al., 2017)."""
-    from scipy.optimize import minimize_scalar
-
-    z, y = logits.double().cpu(), y.cpu()
-    share = (weights / weights.sum()).double().cpu()
-
-    def surprise(log: float) -> float:
-        return float((share * F.cross_entropy(z / np.exp(log), y, reduction="none")).sum())
-
-    found = minimize_scalar(surprise, bounds=(-2.0, 4.0), method="bounded")
-    return float(np.exp(found.x))
 
 
 def fit_head(task: Task, weights: Tensor) -> Network:

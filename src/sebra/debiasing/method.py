@@ -47,7 +47,7 @@ class TrainConfig(StepConfig):
 
     epochs: int = setting(20, "more trains longer; the best epoch on validation is kept")
     optimizer: str = "adamw"
-    lr: float = 1e-4
+    lr: float = 3e-4
     weight_decay: float = 0.05
     crop: float = 0.3
     schedule: str = setting(

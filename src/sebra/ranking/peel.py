@@ -176,7 +176,7 @@ class PeelRanker(Ranker[PeelConfig]):
         fit = session.once(f"stage_{number}", compute)
         values = {k: v.double().numpy() for k, v in fit.items()}
         evidence, margin = Evidence(values["sums"], values["spreads"]), values["margin"]
-        covers = evidence.covers(self.config.chance**number)
+        covers = evidence.covers(self.config.chance)
         top = np.full(len(covers), np.nan)
         if covers.any():  # samples of classes without the pattern do not break it
             top[~covers] = max(float(margin[covers[labels]].max()), 1e-6)
