@@ -13,6 +13,8 @@ from torch import Tensor, nn
 from sebra.errors import UsageError
 from sebra.places import offline
 
+IMAGENET_CLASSES = 1000
+
 
 @dataclass(frozen=True)
 class Weights:
@@ -37,6 +39,17 @@ class Weights:
                 f"{len(wrong)} of another shape (first: {first})"
             )
         body.load_state_dict({k: v for k, v in self.tensors.items() if k in own}, strict=False)
+
+    def classifier(self, backbone: str) -> tuple[Tensor, Tensor] | None:
+        """Weight and bias of ImageNet's classifier over the pooled features, where they came."""
+        import timm
+
+        known = timm.is_model(backbone) and timm.get_pretrained_cfg(backbone)
+        name = getattr(known or None, "classifier", None)
+        found = [self.tensors.get(f"{name}.{part}") for part in ("weight", "bias")]
+        if found[0] is None or found[1] is None or found[0].dim() != 2:
+            return None
+        return (found[0], found[1]) if len(found[0]) == IMAGENET_CLASSES else None
 
 
 def _is_head(key: str) -> bool:
@@ -69,10 +82,12 @@ def hub_weights(backbone: str) -> Weights | None:
     if not timm.is_model_pretrained(backbone):
         return None
     try:
-        model = timm.create_model(backbone, pretrained=True, num_classes=0)
+        model = timm.create_model(backbone, pretrained=True)
     except (OSError, RuntimeError, ValueError):  # no network, no such file on the hub
         return None
     state = OrderedDict(model.state_dict())
-    digest = hashlib.sha256(repr(sorted((k, tuple(v.shape)) for k, v in state.items())).encode())
+    digest = hashlib.sha256(
+        repr(sorted((k, tuple(v.shape)) for k, v in state.items() if not _is_head(k))).encode()
+    )
     tag = str(getattr(model, "default_cfg", {}).get("tag", ""))
     return Weights("hub", f"hub-{backbone}-{tag}-{digest.hexdigest()[:8]}", state)

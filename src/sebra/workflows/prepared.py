@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from sebra.engine import distributed, networks
@@ -120,6 +121,21 @@ class Prepared:
         follows = ranking.patterns.follows(task.batch(everyone).float(), task.targets)
         return torch.from_numpy(follows).float()
 
+    def imagenet(self) -> tuple[list[str], npt.NDArray[np.float32]] | None:
+        """ImageNet's words and how far the training pictures are like each, n x 1000.
+
+        None where the weights come without their classifier, or are not ImageNet's.
+        """
+        head = None if self.weights is None else self.weights.classifier(self.backbone)
+        if head is None or self.mode != "features":
+            return None
+        from timm.data.imagenet_info import ImageNetInfo
+
+        inputs = self.split("train")[1]
+        values = inputs.batch(torch.arange(len(inputs), device=inputs.device)).float().cpu()
+        described = ImageNetInfo().label_descriptions()
+        return [d.partition(",")[0] for d in described], (values @ head[0].T + head[1]).numpy()
+
     def _task(self, samples: Samples, inputs: Inputs, build: Build) -> Task:
         return Task(
             inputs=inputs,
@@ -209,7 +225,9 @@ class Prepared:
         show = _Bar(self.session, f"features {name}", len(inputs))
         with self.meter.phase("features"), show:
             spec = self.backbone_spec()
-            return extract_features(spec, self.weights, inputs, _key(content), show.update, look)
+            return extract_features(
+                spec, self.weights, inputs, content_key(content), show.update, look
+            )
 
 
 def head_over(inputs: Inputs, classes: int) -> Build:
@@ -237,7 +255,7 @@ def build_network(
     return network
 
 
-def _key(content: ImageArray | TokenArray) -> str:
+def content_key(content: ImageArray | TokenArray) -> str:
     """Identifies pixels or tokens: the cache entry they are mapped from, or their content."""
     array: Any = content.pixels if isinstance(content, ImageArray) else content.values
     state = hashlib.sha256(np.ascontiguousarray(content.rows).tobytes())

@@ -21,6 +21,7 @@ from sebra.runs.folder import RANKING, RunFolder
 from sebra.runs.meter import Meter
 from sebra.samples.table import Samples
 from sebra.workflows.history import history_of
+from sebra.workflows.naming import name_patterns
 from sebra.workflows.prepare import for_ranking, prepare
 from sebra.workflows.prepared import Prepared, Source
 from sebra.workflows.saliency import find_saliency, save_saliency
@@ -77,6 +78,8 @@ def rank(
         ranker, settled, trials = tuned(options, prepared, ranker, settled, session, meter)
         run = rank_prepared(prepared, ranker, session, meter)
         judge(run, ranker, session, meter)
+        with meter.phase("words"):
+            name_patterns(run.ranking, run.prepared)
     if trials:
         run.metrics["tuning"] = trials
     if folder is not None:
