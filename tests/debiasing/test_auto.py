@@ -19,8 +19,8 @@ from sebra.debiasing.model import Model
 from sebra.debiasing.selection import Selector
 from sebra.engine.session import Session
 from sebra.workflows.debias import DebiasOptions, debias
-from sebra.workflows.export import export
 from sebra.workflows.prepared import Source
+from sebra_tools.export import export
 
 
 def biased(n, share, seed):

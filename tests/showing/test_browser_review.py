@@ -14,8 +14,8 @@ from finished import ranked_run
 from sebra.runs.folder import RunFolder
 from sebra.samples.verdicts import VERDICTS, Verdicts
 from sebra.workflows.report import report_run
-from sebra.workflows.review import Review
 from sebra.workflows.verdicts import judged
+from sebra_tools.review import Review
 
 from .conftest import Watched
 

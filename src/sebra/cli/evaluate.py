@@ -16,7 +16,6 @@ FORMATS = ("csv", "latex", "markdown")
 
 def register(app: typer.Typer) -> None:
     app.command("evaluate", epilog="Example: sebra evaluate runs/photos photos/")(evaluate)
-    app.command("verify", epilog="Example: sebra verify runs/photos")(verify)
 
 
 def evaluate(
@@ -80,26 +79,6 @@ def evaluate(
     else:
         show_ranking({**found, "samples": "all"})
     line(f"run: {folder.path}")
-
-
-def verify(run: o.Run, as_json: o.Json = False) -> None:
-    """Is RUN still what was written? Files, checksums, schema, samples, configuration.
-
-    Leaves with status 1 where something is wrong.
-    """
-    from sebra.runs.folder import RunFolder
-    from sebra.workflows.verify import verify as run_verify
-
-    found = run_verify(RunFolder.open(run))
-    emit(found, as_json)
-    if not as_json:
-        for fault in found["faults"]:
-            line(f"wrong: {fault}")
-        for note in found["notes"]:
-            line(f"note: {note}")
-        line(f"{run}: {'damaged' if found['faults'] else 'as it was written'}")
-    if found["faults"]:
-        raise typer.Exit(1)
 
 
 def _show_companions(companions: dict[str, dict[str, float]]) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import typer
 
 from sebra import __version__
-from sebra.cli import check, compare, data, debias, evaluate, predict, rank, show
+from sebra.cli import data, debias, evaluate, predict, rank, show
 from sebra.errors import Interrupted, SebraError, UsageError, of_system, stop
 from sebra.plugins import COMMANDS, plugins
 from sebra.processes import is_main
@@ -48,7 +48,7 @@ def common(
     """Shared by all commands."""
 
 
-for module in (rank, debias, evaluate, predict, compare, check, show, data):
+for module in (rank, debias, evaluate, predict, show, data):
     module.register(app)
 for plugin in plugins(COMMANDS).values():
     plugin.load()(app)

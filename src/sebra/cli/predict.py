@@ -1,4 +1,4 @@
-"""`sebra predict` and `sebra export`."""
+"""`sebra predict`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ def register(app: typer.Typer) -> None:
     app.command("predict", epilog="Example: sebra predict runs/photos new/ --out answers.csv")(
         predict
     )
-    app.command("export", epilog="Example: sebra export runs/photos --format onnx")(export)
 
 
 def predict(
@@ -73,56 +72,6 @@ def _report_faults(found: Predictions, bars: Bars) -> None:
     rest = len(found.faults) - _SHOWN_FAULTS
     if rest > 0:
         bars.message(f"unreadable: {rest} more; they have an empty prediction")
-
-
-def export(
-    run: o.Run,
-    format_: Annotated[
-        str,
-        typer.Option(
-            "--format",
-            help="Of a model run: onnx. Of a ranking run: csv, cleanlab, fiftyone or npz.",
-        ),
-    ] = "onnx",
-    out: Annotated[
-        str | None,
-        typer.Option("--out", metavar="FILE", help="Where to write [default: in RUN]."),
-    ] = None,
-    data: Annotated[
-        str | None,
-        typer.Option("--data", metavar="DATA", help="Where the images are now (fiftyone)."),
-    ] = None,
-    as_json: o.Json = False,
-) -> None:
-    """Write a model for other runtimes, or a ranking for other tools."""
-    from pathlib import Path
-
-    from sebra.workflows import export_ranking as tables
-
-    if format_ in tables.FORMATS:
-        place = tables.default_file(Path(run), format_) if out is None else Path(out)
-        if format_ != "fiftyone" and out is not None:
-            o.writable_file(out)
-        written = tables.export_ranking(run, format_, place, data)
-        emit(written, as_json)
-        if not as_json:
-            line(f"{written['file']}: {written['samples']} samples")
-        return
-    _export_model(run, format_, out, as_json)
-
-
-def _export_model(run: str, format_: str, out: str | None, as_json: bool) -> None:
-    from pathlib import Path
-
-    from sebra.debiasing.model import Model
-    from sebra.workflows.export import export as run_export
-
-    file = Path(run) / f"model.{format_}" if out is None else o.writable_file(out)
-    found = run_export(Model.load(run, "cpu"), Path(file), format_)
-    emit(found, as_json)
-    if not as_json:
-        shape = " x ".join(map(str, found["input"]["shape"]))
-        line(f"{found['file']}: {found['input']['type']} {shape} in, probabilities out")
 
 
 def _write(file: str, text: str) -> None:

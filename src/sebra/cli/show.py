@@ -1,4 +1,4 @@
-"""`sebra audit`, `sebra report` and `sebra review`."""
+"""`sebra audit` and `sebra report`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 def register(app: typer.Typer) -> None:
     app.command("audit", epilog="Example: sebra audit photos/")(audit)
     app.command("report", epilog="Example: sebra report runs/photos")(report)
-    app.command("review", epilog="Example: sebra review runs/photos")(review)
 
 
 @o.takes(chosen=o.make_audit_options, source=o.make_source)
@@ -89,38 +88,3 @@ def report(
         for said in said_of(patterns):
             line(said)
         line(f"report: {path}")
-
-
-def review(
-    run: o.Run,
-    port: Annotated[
-        int, typer.Option("--port", help="On this machine alone [default: any free one].", min=0)
-    ] = 0,
-    browser: Annotated[
-        bool, typer.Option(help="Open the page in the browser, not just print its address.")
-    ] = True,
-    as_json: o.Json = False,
-) -> None:
-    """Open the report of RUN as an app on this machine: verdicts and marks are saved as given.
-
-    Call each pattern a shortcut, meant or unsure and suspects wrong or right; RUN/verdicts.json
-    keeps it, and `sebra debias --verdicts` acts on it. Ctrl-C ends it; nothing is lost.
-    """
-    import webbrowser
-
-    from sebra.errors import Interrupted
-    from sebra.runs.folder import RunFolder
-    from sebra.workflows.review import Review
-
-    folder = RunFolder.open(run)
-    with Review(folder, port) as server:
-        emit({"address": server.address, "verdicts": str(server.file)}, as_json)
-        if not as_json:
-            line(f"review: {server.address}")
-            line(f"verdicts: {server.file} (Ctrl-C ends the review)")
-        if browser:
-            webbrowser.open(server.address)
-        try:
-            server.serve_forever()
-        except (KeyboardInterrupt, Interrupted):
-            return

@@ -22,6 +22,7 @@ from sebra.samples.parquet import write_parquet
 from sebra.samples.table import Fault
 from sebra.whole import utf8, write_text
 
+SCHEMA = Path(__file__).with_name("metrics.schema.json")
 CONFIG, METRICS, RANKING, HISTORY = (
     "config.toml",
     "metrics.json",
@@ -172,6 +173,15 @@ class RunFolder:
             return tuple(Fault(str(row["id"]), str(row["reason"])) for row in rows)
         except (KeyError, csv.Error) as error:
             raise UsageError(f"{self.path / QUARANTINE}: not a list of samples ({error})") from None
+
+
+def schema_faults(metrics: dict[str, Any]) -> list[str]:
+    """Where metrics do not hold to the schema that ships."""
+    from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
+
+    schema = json.loads(SCHEMA.read_text(encoding="utf-8"))
+    found = Draft202012Validator(schema).iter_errors(metrics) if metrics else ()
+    return [f"{'.'.join(map(str, e.absolute_path)) or 'all'}: {e.message[:120]}" for e in found]
 
 
 def clean(value: Any) -> Any:

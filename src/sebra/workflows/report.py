@@ -9,7 +9,7 @@ from typing import Any
 from sebra import __version__
 from sebra.errors import UsageError
 from sebra.ranking.ranking import Ranking
-from sebra.runs.folder import HISTORY, METRICS, RANKING, REPORT, RunFolder
+from sebra.runs.folder import HISTORY, METRICS, RANKING, REPORT, RunFolder, schema_faults
 from sebra.runs.seal import seal_again
 from sebra.samples.open import open_samples
 from sebra.samples.parquet import read_parquet
@@ -18,7 +18,6 @@ from sebra.showing.heat import heated
 from sebra.showing.report import ReportInput, write_report
 from sebra.workflows.saliency import load_saliency
 from sebra.workflows.verdicts import verdicts_of
-from sebra.workflows.verify import schema_faults
 
 
 def report_run(folder: RunFolder, out: str | None = None, data: str | None = None) -> Path:

@@ -11,7 +11,7 @@ import pytest
 
 import miniatures
 from sebra.runs.folder import RunFolder
-from sebra.workflows.verify import verify
+from sebra_tools.verify import verify
 
 
 @pytest.fixture(scope="module")

@@ -16,8 +16,8 @@ from sebra.errors import UsageError
 from sebra.ranking.ranking import Ranking
 from sebra.samples.open import open_samples
 from sebra.workflows.answers import answers_of
-from sebra.workflows.compare import compare
 from sebra.workflows.leaning import leaning
+from sebra_tools.compare import compare
 
 
 def predictions(file: Path, data: str, wrong: np.ndarray) -> str:

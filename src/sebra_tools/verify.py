@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from importlib.resources import files
 from typing import Any
 
 import numpy as np
@@ -13,7 +11,7 @@ from sebra.checksums import of_file, of_json
 from sebra.debiasing.model import DESCRIPTION, Model
 from sebra.errors import SebraError, UsageError
 from sebra.ranking.ranking import Ranking
-from sebra.runs.folder import METRICS, RANKING, RunFolder
+from sebra.runs.folder import METRICS, RANKING, RunFolder, schema_faults
 from sebra.runs.seal import read_checksums
 from sebra.samples.marks import apply_marks
 from sebra.samples.open import open_samples
@@ -36,15 +34,6 @@ def verify(folder: RunFolder) -> dict[str, Any]:
     if config and str(config.get("version")) != __version__:
         notes.append(f"made by version {config.get('version')}, this is {__version__}")
     return {"run": str(folder.path), "faults": list(dict.fromkeys(faults)), "notes": notes}
-
-
-def schema_faults(metrics: dict[str, Any]) -> list[str]:
-    """Where metrics do not hold to the schema that ships."""
-    from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
-
-    schema = json.loads((files("sebra.runs") / "metrics.schema.json").read_text(encoding="utf-8"))
-    found = Draft202012Validator(schema).iter_errors(metrics) if metrics else ()
-    return [f"{'.'.join(map(str, e.absolute_path)) or 'all'}: {e.message[:120]}" for e in found]
 
 
 def _try(read: Any, faults: list[str]) -> Any:

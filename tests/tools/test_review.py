@@ -20,8 +20,8 @@ from finished import ranked_run
 from sebra.errors import UsageError
 from sebra.runs.folder import RunFolder
 from sebra.samples.verdicts import VERDICTS, Verdicts
-from sebra.workflows.review import LOOPBACK, Review
-from sebra.workflows.verify import verify
+from sebra_tools.review import LOOPBACK, Review
+from sebra_tools.verify import verify
 
 SHORTCUT = {"kind": "patterns", "key": "stage_1", "entry": {"verdict": "shortcut"}}
 

@@ -80,9 +80,9 @@ def check(
     from pathlib import Path
 
     from sebra.runs.folder import CONFIG, RunFolder
-    from sebra.workflows.check import check as run_check
-    from sebra.workflows.check import conditions_of
-    from sebra.workflows.check import junit as junit_text
+    from sebra_tools.check import check as run_check
+    from sebra_tools.check import conditions_of
+    from sebra_tools.check import junit as junit_text
 
     given = {"largest_drop": largest_drop, "unreviewed": unreviewed, "suspects": suspects,
              "worst_group": worst_group, "returned": returned}  # fmt: skip
@@ -119,7 +119,7 @@ def _audited(data: str, out: str | None, seed: int, device: str) -> RunFolder:
 
 
 def _rows(found: dict[str, object]) -> list[dict[str, str]]:
-    from sebra.workflows.check import shown
+    from sebra_tools.check import shown
 
     rows = found["conditions"]
     assert isinstance(rows, list)

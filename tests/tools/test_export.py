@@ -11,8 +11,8 @@ import torch
 from sebra.debiasing.model import Model, assemble
 from sebra.engine.networks import LINEAR, SMALL, NetworkSpec, build
 from sebra.errors import UsageError
-from sebra.workflows import export as exporting
-from sebra.workflows.export import export
+from sebra_tools import export as exporting
+from sebra_tools.export import export
 
 CLASSES = ("cat", "dog", "zebra crossing")
 

@@ -14,7 +14,7 @@ from sklearn.linear_model import LogisticRegression
 from sebra.cli.main import run as cli
 from sebra.errors import UsageError
 from sebra.ranking.ranking import Ranking
-from sebra.workflows.export_ranking import export_ranking
+from sebra_tools.export_ranking import export_ranking
 
 
 @pytest.fixture

@@ -16,8 +16,8 @@ from sebra.errors import UsageError
 from sebra.ranking.ranking import Ranking
 from sebra.runs.folder import RunFolder
 from sebra.samples.verdicts import VERDICTS
-from sebra.workflows.check import Conditions, check, conditions_of
 from sebra.workflows.verdicts import verdicts_of
+from sebra_tools.check import Conditions, check, conditions_of
 
 from .test_compare import predictions
 
