@@ -12,8 +12,9 @@ from ranking.toys import task_of
 from sebra.engine.networks import RANDOM, NetworkSpec, build
 from sebra.engine.session import Session
 from sebra.errors import UsageError
+from sebra.ranking.order import ranks_within_classes, spuriosity_of
 from sebra.ranking.peel import PeelConfig, PeelRanker
-from sebra.ranking.ranking import Blind, ranks_within_classes, spuriosity_of
+from sebra.ranking.ranking import Blind
 from sebra.samples.open import open_samples
 
 

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sebra.errors import UsageError
-from sebra.ranking.ranking import Ranking, RankResult, ranks_within_classes, spuriosity_of
+from sebra.ranking.order import ranks_within_classes, spuriosity_of
+from sebra.ranking.ranking import Ranking, RankResult
 from sebra.ranking.registry import ranker_class
 
 
@@ -142,5 +143,5 @@ def test_the_notebook_view_escapes_names():
 
 
 def test_an_unknown_ranker_is_refused_with_the_known_ones():
-    with pytest.raises(UsageError, match="sebra, peel, erm, random"):
+    with pytest.raises(UsageError, match="sebra, peel, erm, neurons, random"):
         ranker_class("nonsense")

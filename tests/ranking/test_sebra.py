@@ -12,7 +12,8 @@ from sebra.engine.session import Session
 from sebra.errors import CollapsedError, UsageError
 from sebra.measuring.ranks import by_class, somers_d
 from sebra.ranking import sebra as module
-from sebra.ranking.ranking import Blind, Ranking, ranks_within_classes
+from sebra.ranking.order import ranks_within_classes
+from sebra.ranking.ranking import Blind, Ranking
 from sebra.ranking.registry import RANKERS, ranker_class
 from sebra.ranking.sebra import SebraConfig, SelfGuidedRanker
 from sebra_bench.baselines.rankers import ErmConfig, ErmRanker, RandomConfig, RandomRanker

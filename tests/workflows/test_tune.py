@@ -14,7 +14,8 @@ from sebra.cli.main import run as cli
 from sebra.engine.session import Session
 from sebra.errors import UsageError
 from sebra.measuring.ranks import by_class, somers_d
-from sebra.ranking.ranking import Blind, Ranker, RankResult, ranks_within_classes
+from sebra.ranking.order import ranks_within_classes
+from sebra.ranking.ranking import Blind, Ranker, RankResult
 from sebra.ranking.registry import ranker_class
 from sebra.ranking.sebra import SebraConfig, SelfGuidedRanker
 from sebra.runs.config import build_config

@@ -30,7 +30,8 @@ from sebra.engine.task import Task
 from sebra.errors import NumericalError
 from sebra.loading.inputs import Inputs
 from sebra.ranking.noise import calibrated
-from sebra.ranking.ranking import Blind, Ranker, RankResult, ranks_within_classes
+from sebra.ranking.order import ranks_within_classes
+from sebra.ranking.ranking import Blind, Ranker, RankResult
 from sebra.samples.table import FeatureArray
 
 Floats = npt.NDArray[np.float64]

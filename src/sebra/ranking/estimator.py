@@ -22,7 +22,8 @@ from sebra.engine.session import Session
 from sebra.engine.task import Task
 from sebra.errors import UsageError
 from sebra.loading.inputs import Inputs
-from sebra.ranking.ranking import Blind, ranks_within_classes, spuriosity_of
+from sebra.ranking.order import ranks_within_classes, spuriosity_of
+from sebra.ranking.ranking import Blind
 from sebra.ranking.sebra import SebraConfig, SelfGuidedRanker
 from sebra.samples.table import FeatureArray
 from sebra.settings import of_mode

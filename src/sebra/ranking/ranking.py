@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sebra.errors import CollapsedError, UsageError
+from sebra.ranking.order import ranks_within_classes, spuriosity_of
 from sebra.samples.parquet import read_parquet, write_parquet
 
 if TYPE_CHECKING:
@@ -62,29 +63,19 @@ class Monitor(Protocol):
     """Is told of every round; keeps the history. Rankers never see what it measures."""
 
     def round(
-        self,
-        number: int,
-        network: torch.nn.Module | None,
-        loss: float,
-        learned: torch.Tensor,
-    ) -> None: ...
-    def state_dict(self) -> dict[str, Any]: ...
-    def load_state_dict(self, state: dict[str, Any]) -> None: ...
-
-
-class Blind:
-    """A monitor that keeps nothing."""
-
-    def round(
         self, number: int, network: torch.nn.Module | None, loss: float, learned: torch.Tensor
     ) -> None:
-        pass
+        return
 
     def state_dict(self) -> dict[str, Any]:
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        pass
+        return
+
+
+class Blind(Monitor):
+    """A monitor that keeps nothing."""
 
 
 class Ranker(ABC, Generic[Config]):
@@ -112,41 +103,6 @@ class Ranker(ABC, Generic[Config]):
 
     def leave(self, folder: Path, train: Samples, session: Session) -> None:
         """Writes files of its own beside the ranking, after `rank`."""
-
-
-def ranks_within_classes(bucket: Array, score: Array, labels: Array) -> Array:
-    """0 = most spurious of its class, no ties: by bucket, then falling score.
-
-    Equal scores fall in a fixed random order: files are often stored group by group, and their
-    order must not pass for a ranking.
-    """
-    shuffle = np.random.default_rng(len(labels)).permutation(len(labels))
-    order = np.lexsort((shuffle, -score, bucket, labels))
-    counts = np.bincount(labels[order], minlength=int(labels.max()) + 1 if len(labels) else 0)
-    starts = np.concatenate([[0], np.cumsum(counts)[:-1]]).astype(np.int64)
-    rank = np.empty(len(labels), dtype=np.int64)
-    rank[order] = np.arange(len(labels)) - starts[labels[order]]
-    return rank
-
-
-def spuriosity_of(rank: Array, labels: Array, level: Array | None = None, levels: int = 1) -> Array:
-    """1 for the most spurious sample of a class, 0 for the least, falling evenly with rank.
-
-    With levels it is the paper's measure (definition 2: the share of the spurious attributes that a
-    sample has), the stronger ones counting more: every level has an equal part of the scale, in
-    which it falls evenly from sample to sample.
-    """
-    if level is None:
-        level = np.zeros(len(rank), dtype=np.int64)
-    part = labels * levels + level
-    order = np.lexsort((rank, part))
-    size = np.bincount(part, minlength=1)
-    starts = np.cumsum(size) - size
-    place = np.empty(len(rank), dtype=np.int64)
-    place[order] = np.arange(len(rank)) - starts[part[order]]
-    steps = np.maximum(size[part] - (level == 0), 1)  # the last of the lowest level has 0
-    out: Array = (level + 1 - place / steps) / levels
-    return out
 
 
 class Ranking:

@@ -27,7 +27,8 @@ from sebra.engine.task import Task
 from sebra.errors import UsageError
 from sebra.loading.augment import Augment
 from sebra.ranking.formulas import weighted_loss
-from sebra.ranking.ranking import Array, Monitor, Ranker, RankResult, ranks_within_classes
+from sebra.ranking.order import ranks_within_classes
+from sebra.ranking.ranking import Array, Monitor, Ranker, RankResult
 from sebra.ranking.sebra import batch_for
 from sebra.samples.table import Samples
 from sebra.settings import Modes, StepConfig, setting

@@ -16,7 +16,8 @@ import numpy.typing as npt
 
 from sebra.engine.session import Session
 from sebra.measuring.groups import group_numbers
-from sebra.ranking.ranking import Ranking, ranks_within_classes, spuriosity_of
+from sebra.ranking.order import ranks_within_classes, spuriosity_of
+from sebra.ranking.ranking import Ranking
 from sebra.runs.meter import Meter
 from sebra.samples.table import Samples, true_groups
 from sebra.workflows.debias import DebiasOptions, DebiasRun, debias_prepared

@@ -12,7 +12,7 @@ import torch
 
 from sebra.errors import CollapsedError
 from sebra.measuring.ranks import quality_of
-from sebra.ranking.ranking import ranks_within_classes
+from sebra.ranking.order import ranks_within_classes
 from sebra.ranking.sebra import FULL, SebraConfig
 from sebra.samples.table import Samples
 from sebra.workflows.prepared import Prepared

@@ -20,7 +20,8 @@ from sebra.engine.task import Task
 from sebra.loading.augment import Augment
 from sebra.loading.inputs import Inputs
 from sebra.ranking.formulas import weighted_loss
-from sebra.ranking.ranking import Blind, ranks_within_classes
+from sebra.ranking.order import ranks_within_classes
+from sebra.ranking.ranking import Blind
 from sebra.ranking.sebra import SebraConfig, SelfGuidedRanker
 from sebra.runs.config import build_config
 from sebra.samples.table import FeatureArray, ImageArray

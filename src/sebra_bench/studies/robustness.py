@@ -19,7 +19,8 @@ from sebra.engine.task import Task
 from sebra.errors import CollapsedError, UsageError
 from sebra.loading.inputs import Inputs
 from sebra.measuring.ranks import quality_of
-from sebra.ranking.ranking import Blind, ranks_within_classes
+from sebra.ranking.order import ranks_within_classes
+from sebra.ranking.ranking import Blind
 from sebra.ranking.registry import ranker_class
 from sebra.samples.table import FeatureArray, Samples, true_groups
 from sebra.workflows.prepared import Prepared, head_over

@@ -10,7 +10,8 @@ from ranking.toys import images, planted
 from sebra.engine.session import Session
 from sebra.errors import UsageError
 from sebra.measuring.ranks import by_class, somers_d
-from sebra.ranking.ranking import Blind, ranks_within_classes
+from sebra.ranking.order import ranks_within_classes
+from sebra.ranking.ranking import Blind
 from sebra_bench.baselines.activations import Profile
 from sebra_bench.baselines.neuron_marks import Marks
 from sebra_bench.baselines.neurons import NeuronsConfig, NeuronsRanker
