@@ -134,6 +134,7 @@ def _write_config(
         "preset": options.preset,
         "set": list(options.overrides),
         "min_group": options.min_group,
+        **({"protocol": options.protocol} if options.protocol else {}),
     }
     folder.write_config(config)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import platform
 import subprocess
@@ -10,9 +11,13 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from sebra import __version__
 from sebra.errors import UsageError
+from sebra.samples.table import FeatureArray, Samples
 
+_FINGERPRINT_ROWS = 1000  # enough to tell features apart without reading all of a memory map
 _LIBRARIES = ("torch", "numpy", "timm")
 
 
@@ -98,3 +103,16 @@ def versions() -> dict[str, str]:
         except PackageNotFoundError:
             continue
     return out
+
+
+def fingerprint(samples: Samples) -> str:
+    """Names the samples, their labels, splits and attributes; not the folder they lie in."""
+    state = hashlib.sha256()
+    for part in (samples.labels, samples.split, *(a.codes for a in samples.attributes.values())):
+        state.update(np.ascontiguousarray(part).tobytes())
+    for text in (*samples.classes, *samples.ids.tolist()):
+        state.update(f"{text}\0".encode())
+    if isinstance(samples.content, FeatureArray):
+        rows = samples.content.rows[:: max(1, len(samples) // _FINGERPRINT_ROWS)]
+        state.update(np.ascontiguousarray(samples.content.values[rows]).tobytes())
+    return f"{len(samples)} samples, {state.hexdigest()[:12]}"

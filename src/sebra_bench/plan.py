@@ -10,10 +10,11 @@ from typing import Any
 
 from sebra.errors import UsageError
 from sebra.measuring.groups import MIN_GROUP
-from sebra.runs.config import for_method, for_ranker, named_preset, preset_names
+from sebra.runs.config import NO_PRESET, for_method, for_ranker, named_preset, preset_names
 from sebra.values import require
 from sebra_bench.layouts import layout_of
 
+PROTOCOLS = ("label-free", "groups")
 OWN_RANKER = "sebra"  # of a method that needs a ranking when none is asked for
 _SPEC = re.compile(r"(?P<name>[a-z][a-z0-9_]*)(\[(?P<settings>[^\[\]]*)\])?")
 
@@ -41,6 +42,7 @@ class BenchOptions:
     that needs a ranking runs once on each; empty means the method's own. rank_weights: weights of
     the network that ranks (a file, `hub` or `none`) where they differ from the method's. rank_mode:
     `features` ranks over the frozen backbone. jobs: how many runs at a time, as memory allows.
+    protocol: `label-free` or `groups`; settings are then those that it declares (protocol.py).
     """
 
     methods: tuple[Spec, ...]
@@ -52,6 +54,7 @@ class BenchOptions:
     rank_weights: str | None = None
     rank_mode: str | None = None
     jobs: int = 1
+    protocol: str | None = None
 
     def __post_init__(self) -> None:
         require("--seeds", self.seeds)
@@ -59,6 +62,13 @@ class BenchOptions:
         require("--min-group", self.min_group)
         if self.rank_mode not in (None, "features", "finetune"):
             raise UsageError(f"--rank-mode: {self.rank_mode!r} is not one of features, finetune")
+
+        if self.protocol is not None:
+            if self.protocol not in PROTOCOLS:
+                raise UsageError(f"--protocol: {self.protocol!r} is neither label-free nor groups")
+            if self.preset not in (None, NO_PRESET) or self.overrides:
+                raise UsageError("--protocol: it declares all settings; leave out --preset, --set")
+            object.__setattr__(self, "preset", NO_PRESET)
 
     @property
     def method_overrides(self) -> tuple[str, ...]:

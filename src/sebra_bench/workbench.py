@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import gc
-import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,15 +22,15 @@ from sebra.ranking.registry import ranker_class
 from sebra.runs.config import NO_PRESET, build_config, ranking_network
 from sebra.runs.folder import RunFolder
 from sebra.runs.meter import Meter
-from sebra.samples.table import FeatureArray, Samples
-from sebra.workflows.debias import DebiasOptions, debias_prepared
+from sebra.samples.table import Samples
+from sebra.workflows.debias import DebiasOptions, DebiasRun, debias_prepared
 from sebra.workflows.evaluate import evaluate_model
 from sebra.workflows.prepare import for_ranking, prepare
 from sebra.workflows.prepared import Prepared, Source
 from sebra.workflows.rank import measure, ranking_of
 from sebra_bench.companions.measure import wanted
 from sebra_bench.disparity import performance_disparity, subset_accuracy
-from sebra_bench.facts import facts, runs_beside
+from sebra_bench.facts import facts, fingerprint, runs_beside
 from sebra_bench.plan import (
     OWN_RANKER,
     BenchOptions,
@@ -40,10 +40,20 @@ from sebra_bench.plan import (
     preset_for,
     slug_of,
 )
+from sebra_bench.protocol import Protocol
 from sebra_bench.rows import ROWS, Row, Rows, present, settings_of
 
 RANKINGS = "rankings"  # folder of the tables of rankings
-_FINGERPRINT_ROWS = 1000  # enough to tell features apart without reading all of a memory map
+
+
+@dataclass(frozen=True)
+class Trained:
+    """One training and what its row says of it."""
+
+    run: DebiasRun
+    meter: Meter
+    notes: list[str]
+    ranked: Row | None
 
 
 class Workbench:
@@ -70,7 +80,7 @@ class Workbench:
         self.ranking_on(OWN_RANKER)  # what cannot be had is refused before any run
         self.name = data_name(source.data)
         self._beside = wanted(source.data)
-        self._content = _fingerprint(self.prepared.samples)
+        self._content = fingerprint(self.prepared.samples)
         self.rows = Rows(folder.path / ROWS)
 
     @property
@@ -171,13 +181,15 @@ class Workbench:
     # Runs -----------------------------------------------------------------------------------
 
     def find_model(self, spec: Spec, seed: int, ranker: Spec | None) -> Row | None:
+        if self.options.protocol is not None:
+            return Protocol(self, spec, ranker).find(seed)
         identity = self.model_identity(spec, seed, ranker)
-        return self.rows.find(self._key("model", spec, seed, ranker), identity)
+        return self.rows.find(self.key("model", spec, seed, ranker), identity)
 
     def find_ranking(self, spec: Spec, seed: int) -> Row | None:
-        return self.rows.find(self._key("ranking", spec, seed), self.ranking_identity(spec, seed))
+        return self.rows.find(self.key("ranking", spec, seed), self.ranking_identity(spec, seed))
 
-    def _key(self, kind: str, spec: Spec, seed: int, ranker: Spec | None = None) -> dict[str, Any]:
+    def key(self, kind: str, spec: Spec, seed: int, ranker: Spec | None = None) -> dict[str, Any]:
         return {
             "kind": kind,
             "data": self.name,
@@ -188,36 +200,57 @@ class Workbench:
 
     def model(self, spec: Spec, seed: int, ranker: Spec | None) -> Row:
         """The row of one trained and evaluated model."""
+        if self.options.protocol is not None:
+            return Protocol(self, spec, ranker).row(seed)
         found = self.find_model(spec, seed, ranker)
         if found is not None:
             return found
         identity = self.model_identity(spec, seed, ranker)
+        trained = self.trained(spec, seed, ranker)
+        row = {
+            **self.key("model", spec, seed, ranker),
+            **self.row_of(trained, identity, trained.run.metrics["evaluation"]),
+        }
+        # The model holds a graph of itself; without this, memory of many runs piles up.
+        del trained
+        gc.collect()
+        return self.rows.add(present(row))
+
+    def trained(
+        self, spec: Spec, seed: int, ranker: Spec | None, select: str = "auto", test: bool = True
+    ) -> Trained:
+        """One training with all that its row needs; test: whether the test split is looked at."""
         ranked = None if ranker is None else self.ranking(ranker, seed)
         ranking = None if ranker is None else self._ranking_table(ranker, seed)
         prepared = self.prepared.with_seed(seed)
         options = DebiasOptions(
-            spec.name, self.preset, spec.overrides, min_group=self.options.min_group
+            spec.name,
+            self.preset,
+            spec.overrides,
+            min_group=self.options.min_group,
+            select=select,
         )
         with self.running(f"{spec.label} seed {seed}") as (session, meter):
-            run = debias_prepared(prepared, options, session, meter, ranking)
-            if self._beside is not None:
+            run = debias_prepared(prepared, options, session, meter, ranking, test)
+            if self._beside is not None and test:
                 with meter.phase("companions"):
                     run.metrics["evaluation"] |= self._measure_beside(run.model)
-        row = {
-            **self._key("model", spec, seed, ranker),
-            "evaluation": run.metrics["evaluation"],
-            "selection": run.metrics["selection"],
-            "ranking": None if ranked is None else ranked["ranking"],
-            **meter.result(),
+        return Trained(run, meter, list(session.notes), ranked)
+
+    def row_of(
+        self, trained: Trained, identity: dict[str, Any], evaluation: dict[str, Any] | None
+    ) -> dict[str, Any]:
+        """What a row says of a training beside its key."""
+        return {
+            "evaluation": evaluation,
+            "selection": trained.run.metrics["selection"],
+            "ranking": None if trained.ranked is None else trained.ranked["ranking"],
+            **trained.meter.result(),
             **self.facts(self.prepared),
-            "notes": list(session.notes),
+            "notes": trained.notes,
             "settings": identity["settings"],
             "identity": identity,
         }
-        # The model holds a graph of itself; without this, memory of many runs piles up.
-        del run
-        gc.collect()
-        return self.rows.add(present(row))
 
     def ranking(self, spec: Spec, seed: int) -> Row:
         """The row of one ranking; its table lies in a folder beside the rows."""
@@ -251,7 +284,7 @@ class Workbench:
                 with meter.phase("pd"):  # with the trained network, whichever one ranked
                     figures.update(_disparity(self.prepared.with_seed(seed), ranking, session))
         row = {
-            **self._key("ranking", spec, seed),
+            **self.key("ranking", spec, seed),
             "ranking": figures,
             **meter.result(),
             **self.facts(prepared),
@@ -305,19 +338,6 @@ def model_label(spec: Spec, ranker: Spec | None) -> str:
 
 def _digest(prepared: Prepared) -> str:
     return prepared.weights.digest if prepared.weights else "none"
-
-
-def _fingerprint(samples: Samples) -> str:
-    """Names the samples, their labels, splits and attributes; not the folder they lie in."""
-    state = hashlib.sha256()
-    for part in (samples.labels, samples.split, *(a.codes for a in samples.attributes.values())):
-        state.update(np.ascontiguousarray(part).tobytes())
-    for text in (*samples.classes, *samples.ids.tolist()):
-        state.update(f"{text}\0".encode())
-    if isinstance(samples.content, FeatureArray):
-        rows = samples.content.rows[:: max(1, len(samples) // _FINGERPRINT_ROWS)]
-        state.update(np.ascontiguousarray(samples.content.values[rows]).tobytes())
-    return f"{len(samples)} samples, {state.hexdigest()[:12]}"
 
 
 def _disparity(prepared: Prepared, ranking: Ranking, session: Session) -> dict[str, Any]:

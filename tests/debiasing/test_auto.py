@@ -59,7 +59,7 @@ def test_a_planted_pattern_is_found_and_the_worst_group_gains(planted):
     _, found = planted
     assert found.metrics["choice"]["kept"] == "debiased"
     assert found.metrics["choice"]["patterns"] == 1
-    assert found.metrics["selection"] == {"criterion": "discovered groups"}
+    assert found.metrics["selection"]["criterion"] == "discovered groups"
     plain, kept = found.metrics["plain"], found.metrics["evaluation"]
     assert plain["split"] == kept["split"] == "test"
     assert kept["worst_group"] > plain["worst_group"] + 5

@@ -74,9 +74,11 @@ class Choice:
     figures: dict[str, Any]  # of plain and of the kept one, on held-out samples
 
     @property
-    def criterion(self) -> str:
-        """How the model was chosen."""
-        return "discovered groups" if self.patterns else "class"
+    def selection(self) -> dict[str, Any]:
+        """How the model was chosen, and its score there."""
+        kept = self.figures["kept"]
+        criterion = "discovered groups" if self.patterns else "class"
+        return {"criterion": criterion, "score": kept["worst"] + kept["balanced"]}
 
     def to_dict(self) -> dict[str, Any]:
         shown = ("kept", "balance", "patterns", "figures")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -73,6 +75,7 @@ class DebiasRun:
     ranking: Ranking | None
     settled: Settled[Any]
     ranked_by: dict[str, dict[str, Any]]  # the ranker's settings, as `config.toml` has them
+    evaluate: Callable[[], dict[str, Any]]  # figures of the model; looks at the test split
 
     @property
     def config(self) -> Any:
@@ -128,8 +131,12 @@ def debias_prepared(
     session: Session,
     meter: Meter,
     ranking: Ranking | None = None,
+    test: bool = True,
 ) -> DebiasRun:
-    """Trains on a prepared data set; ranks first where the method needs it and none is given."""
+    """Trains on a prepared data set; ranks first where the method needs it and none is given.
+
+    test: False leaves the test split alone until `evaluate` of what is returned is called.
+    """
     method, settled = _settle(prepared, options, ranking)
     config, ranked_by = settled.config, ranked_by_run(ranking)
     if ranking is not None:
@@ -159,8 +166,9 @@ def debias_prepared(
         aid = help_for(prepared, parts, ranking, method.needs, session)
         network = method.fit(task, replace(aid, selector=selector, pool=pool), session)
     model = _model(prepared, network, options.method)
+    judge = partial(_evaluate, prepared, parts, network, options.min_group)
     with meter.phase("evaluate"):
-        evaluation = _evaluate(prepared, parts, network, options.min_group)
+        evaluation = judge() if test else {}
     metrics: dict[str, Any] = {
         "version": __version__,
         "data": prepared.source.data,
@@ -172,11 +180,12 @@ def debias_prepared(
     }
     if isinstance(method, Auto) and method.choice is not None:
         metrics["choice"] = method.choice.to_dict()
-        metrics["selection"] = {"criterion": method.choice.criterion}
-        metrics["plain"] = _evaluate(prepared, parts, method.choice.plain, options.min_group)
+        metrics["selection"] = method.choice.selection
+        plain = method.choice.plain
+        metrics["plain"] = _evaluate(prepared, parts, plain, options.min_group) if test else {}
     if ranking is not None:
         metrics["ranking"] = measure(ranking, prepared.samples)
-    return DebiasRun(model, metrics, selector.rows, prepared, ranking, settled, ranked_by)
+    return DebiasRun(model, metrics, selector.rows, prepared, ranking, settled, ranked_by, judge)
 
 
 def check_options(options: DebiasOptions) -> None:

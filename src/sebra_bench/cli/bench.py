@@ -103,6 +103,14 @@ MinGroup = Annotated[
     int, typer.Option("--min-group", help="Smaller test groups are never the worst group.")
 ]
 Jobs = Annotated[int, typer.Option("--jobs", help="Runs at a time, as far as memory allows.")]
+ProtocolKind = Annotated[
+    str | None,
+    typer.Option(
+        "--protocol",
+        metavar="NAME",
+        help="label-free or groups: declared settings, chosen on validation, test looked at once.",
+    ),
+]
 Out = Annotated[
     str | None,
     typer.Option(
@@ -130,6 +138,7 @@ def bench(
     rank_mode: RankMode = None,
     min_group: MinGroup = 20,
     jobs: Jobs = 1,
+    protocol: ProtocolKind = None,
     out: Out = None,
     device: o.Device = "auto",
     mode: o.Mode = "auto",
@@ -162,6 +171,7 @@ def bench(
         rank_weights=rank_weights,
         rank_mode=rank_mode,
         jobs=jobs,
+        protocol=protocol,
     )
     check_settings(options)
     sources = [
