@@ -5,7 +5,8 @@
 `sebra.layouts` holds readers of data sets (`Layout`), by the name of `NAME:PATH`;
 `sebra.evaluations` holds functions `wanted(data)`, which return what to measure beside DATA's test
 split (`measure(model, samples, split, scores)`), or None;
-`sebra.ranking_evaluations` holds functions that measure a ranking beyond its agreement with groups.
+`sebra.ranking_evaluations` holds functions that measure a ranking beyond its agreement with groups;
+`sebra.trackers` holds classes `(name)` whose `send(folder)` shows a finished run elsewhere.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 COMMANDS, EVALUATIONS = "sebra.commands", "sebra.evaluations"
-RANKING_EVALUATIONS = "sebra.ranking_evaluations"
+RANKING_EVALUATIONS, TRACKERS = "sebra.ranking_evaluations", "sebra.trackers"
 METHODS, RANKERS, LAYOUTS = "sebra.methods", "sebra.rankers", "sebra.layouts"
 _SOURCE_TREE = Path(__file__).resolve().parents[2] / "pyproject.toml"
 

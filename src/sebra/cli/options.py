@@ -11,6 +11,7 @@ import typer
 
 from sebra.debiasing.registry import METHODS
 from sebra.errors import UsageError
+from sebra.plugins import TRACKERS, plugins
 from sebra.ranking.registry import RANKERS
 
 if TYPE_CHECKING:
@@ -222,14 +223,17 @@ def takes(**groups: Callable[..., Any]) -> Callable[[Callable[..., None]], Calla
 def check_track(name: str | None) -> None:
     """Refuses a tracker that is unknown or not installed before any work is done."""
     if name is not None:
-        from sebra.workflows.track import check_tracker
-
-        check_tracker(name)
+        _tracker(name)
 
 
 def send_track(name: str | None, folder: RunFolder) -> None:
     """Sends a finished run to a tracker and says where it lies."""
     if name is not None:
-        from sebra.workflows.track import track_run
+        typer.echo(f"sebra: tracked in {_tracker(name).send(folder)}", err=True)
 
-        typer.echo(f"sebra: tracked in {track_run(name, folder)}", err=True)
+
+def _tracker(name: str) -> Any:
+    known = plugins(TRACKERS)
+    if name not in known:
+        raise UsageError(f"--track: {name!r} is not one of {', '.join(known)}")
+    return known[name].load()(name)

@@ -13,22 +13,25 @@ from sebra.errors import SebraError, UsageError
 from sebra.places import offline
 from sebra.runs.folder import HISTORY, METRICS, RANKING, RunFolder
 
-TRACKERS = ("tensorboard", "wandb")
 GALLERY = 12  # pictures from each end of a class
 MOST_CLASSES = 12
 SIDE = 96
 
 
-def check_tracker(name: str | None) -> None:
-    """Refuses an unknown or missing tracker before any work is done."""
-    if name is not None and name not in TRACKERS:
-        raise UsageError(f"--track: {name!r} is not one of {', '.join(TRACKERS)}")
-    if name is not None and find_spec(name) is None:
-        raise UsageError(f"--track {name}: needs the package {name}; pip install {name} brings it")
+class Tracker:
+    """Sends finished runs to a tracker; one that is not installed is refused at once."""
+
+    def __init__(self, name: str) -> None:
+        if find_spec(name) is None:
+            raise UsageError(f"--track {name}: needs the package {name}; pip install {name}")
+        self.name = name
+
+    def send(self, folder: RunFolder) -> Path:
+        """Settings, curves, final figures and galleries; returns where they lie here."""
+        return _send(self.name, folder)
 
 
-def track_run(name: str, folder: RunFolder) -> Path:
-    """Sends settings, curves, final figures and galleries; returns where they lie here."""
+def _send(name: str, folder: RunFolder) -> Path:
     config = folder.read_config()
     where = folder.path / "tracking"
     where.mkdir(exist_ok=True)

@@ -8,8 +8,8 @@ import pytest
 
 from sebra.cli.main import run as cli
 from sebra.errors import UsageError
-from sebra.workflows import track as tracking
-from sebra.workflows.track import numbers_of
+from sebra_tools import track as tracking
+from sebra_tools.track import numbers_of
 
 pytest.importorskip("tensorboard")
 
@@ -45,7 +45,7 @@ def test_what_is_missing_is_said_first(tmp_path, capsys, monkeypatch):
     assert "--track" in capsys.readouterr().err
     monkeypatch.setattr(tracking, "find_spec", lambda name: None)
     with pytest.raises(UsageError, match="needs the package wandb"):
-        tracking.check_tracker("wandb")
+        tracking.Tracker("wandb")
     assert not out.exists()
 
 
