@@ -223,9 +223,9 @@ def _worst_group(seen: Seen) -> Found:
 
 
 def _returned(seen: Seen) -> Found:
-    called = [k for k, verdict in {**seen.before, **(seen.said if seen.model else {})}.items()
-              if verdict == SHORTCUT]  # fmt: skip
-    back = [k for k in called if k in seen.leans] if seen.model else called
+    """Of what was called a shortcut before, not in this run: its own verdicts are no return."""
+    called = [name for name, verdict in seen.before.items() if verdict == SHORTCUT]
+    back = [name for name in called if seen.model is None or name in seen.leans]
     return len(back), ", ".join(back) or "none"
 
 
