@@ -90,7 +90,7 @@ $(RUNTIME): pyproject.toml constraints.txt
 	@touch $@
 
 $(READY): $(RUNTIME)
-	$(PIP_INSTALL) -e '.[cpu,text,hub,export,track,dev]'
+	$(PIP_INSTALL) -e '.[cpu,text,hub,export,track,tools,docs,dev]'
 	@touch $@
 
 # Tried once: without a browser the page tests are skipped, not failed.

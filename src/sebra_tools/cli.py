@@ -145,7 +145,8 @@ def export(
         str,
         typer.Option(
             "--format",
-            help="Of a model run: onnx. Of a ranking run: csv, cleanlab, fiftyone or npz.",
+            help="Of a model run: onnx, or card (for the Hugging Face Hub). Of a ranking run: csv, "
+            "cleanlab (Datalab), labelstudio, fiftyone or npz.",
         ),
     ] = "onnx",
     out: Annotated[
@@ -154,7 +155,7 @@ def export(
     ] = None,
     data: Annotated[
         str | None,
-        typer.Option("--data", metavar="DATA", help="Where the images are now (fiftyone)."),
+        typer.Option("--data", metavar="DATA", help="Where the data is now, if it has moved."),
     ] = None,
     as_json: o.Json = False,
 ) -> None:
@@ -165,7 +166,7 @@ def export(
 
     if format_ in tables.FORMATS:
         place = tables.default_file(Path(run), format_) if out is None else Path(out)
-        if format_ != "fiftyone" and out is not None:
+        if format_ not in tables.FOLDERS and out is not None:
             o.writable_file(out)
         written = tables.export_ranking(run, format_, place, data)
         emit(written, as_json)
@@ -181,6 +182,16 @@ def _export_model(run: str, format_: str, out: str | None, as_json: bool) -> Non
     from sebra.debiasing.model import Model
     from sebra_tools.export import export as run_export
 
+    if format_ == "card":
+        from sebra.runs.folder import RunFolder
+        from sebra_tools.export_card import export_card
+
+        place = Path(run) / "README.md" if out is None else Path(o.writable_file(out))
+        card = export_card(RunFolder.open(run), place)
+        emit(card, as_json)
+        if not as_json:
+            line(card["file"])
+        return
     file = Path(run) / f"model.{format_}" if out is None else o.writable_file(out)
     found = run_export(Model.load(run, "cpu"), Path(file), format_)
     emit(found, as_json)
