@@ -27,39 +27,65 @@ def check(
     ],
     baseline: Annotated[
         str | None,
-        typer.Option("--baseline", metavar="RUN", help="Only what this run did not have counts."),
+        typer.Option("--baseline", metavar="RUN", help="Only what is new since this run counts."),
     ] = None,
     verdicts: Annotated[
         str | None,
-        typer.Option("--verdicts", metavar="FILE", help="What was said of an earlier ranking."),
+        typer.Option(
+            "--verdicts", metavar="FILE", help="Verdicts that were given on an earlier ranking."
+        ),
     ] = None,
     predictions: Annotated[
         str | None,
-        typer.Option("--predictions", metavar="FILE", help="The model: a table or an .onnx file."),
+        typer.Option(
+            "--predictions",
+            metavar="FILE",
+            help="The model to check: predictions.csv or an .onnx file.",
+        ),
     ] = None,
     largest_drop: Annotated[
         float | None,
-        typer.Option("--largest-drop", metavar="POINTS", help="Against a pattern, at most."),
+        typer.Option(
+            "--largest-drop",
+            metavar="POINTS",
+            help="Largest allowed drop of accuracy where samples break a pattern.",
+        ),
     ] = None,
     unreviewed: Annotated[
         int | None,
-        typer.Option("--unreviewed", metavar="N", help="Patterns without a verdict [default: 0]."),
+        typer.Option(
+            "--unreviewed", metavar="N", help="How many patterns may lack a verdict [default: 0]."
+        ),
     ] = None,
     suspects: Annotated[
         float | None,
-        typer.Option("--suspects", metavar="SHARE", help="Of samples not called right, at most."),
+        typer.Option(
+            "--suspects",
+            metavar="SHARE",
+            help="Largest allowed share of suspects that nobody called right.",
+        ),
     ] = None,
     worst_group: Annotated[
         float | None,
-        typer.Option("--worst-group", metavar="PERCENT", help="Of discovered ones, at least."),
+        typer.Option(
+            "--worst-group",
+            metavar="PERCENT",
+            help="Lowest allowed accuracy of the worst discovered group.",
+        ),
     ] = None,
     returned: Annotated[
         int | None,
-        typer.Option("--returned", metavar="N", help="Shortcuts that came back [default: 0]."),
+        typer.Option(
+            "--returned", metavar="N", help="How many known shortcuts may come back [default: 0]."
+        ),
     ] = None,
     config: Annotated[
         str | None,
-        typer.Option("--config", metavar="FILE", help="[default: sebra.toml, pyproject.toml]."),
+        typer.Option(
+            "--config",
+            metavar="FILE",
+            help="Where conditions are [default: sebra.toml, pyproject.toml].",
+        ),
     ] = None,
     junit: Annotated[
         str | None, typer.Option("--junit", metavar="FILE", help="Write JUnit XML here.")
@@ -72,7 +98,7 @@ def check(
     device: o.Device = "auto",
     as_json: o.Json = False,
 ) -> None:
-    """Hold DATA, or a RUN, to conditions, for a build: leaves with status 1 where one fails.
+    """Check DATA or a RUN against conditions, for CI: exits with status 1 where one fails.
 
     Conditions are read from [check] in sebra.toml or [tool.sebra.check] in pyproject.toml; options
     win. DATA is audited first.

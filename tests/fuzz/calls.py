@@ -28,7 +28,7 @@ MEMORY = 4 * 2**30
 SECONDS = 60
 # A method may find that the data gives no ranking, which its settings or the data decide: such an
 # end has a line of its own and is counted apart.
-NO_RESULT = ("collapsed", "not one of the", "in the same round", "loss is", "a single bucket")
+NO_RESULT = ("collapsed", "not one of the", "in the same round", "loss is", "in one bucket")
 
 
 @dataclass(frozen=True)

@@ -176,7 +176,7 @@ def test_a_trial_of_a_few_epochs_keeps_its_order_by_u_and_says_so():
     assert len(np.unique(trial.bucket)) == 1
     assert len(np.unique(trial.score)) > len(trial.score) // 2
     assert trial.collapsed == ""
-    assert "a single bucket, ordered by u alone" in session.notes[0]
+    assert "all samples are in one bucket" in session.notes[0]
     still = ranked(task, **{**settings, "lr": 1e-9})
     assert "no ranking" in still.collapsed
 

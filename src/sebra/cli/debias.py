@@ -55,7 +55,8 @@ def debias(
     select: Annotated[
         str,
         typer.Option(
-            "--select", help="What chooses the model: auto (no attributes), or true val groups."
+            "--select",
+            help="What chooses the model: auto (never attributes) or groups (true val groups).",
         ),
     ] = "auto",
     min_group: Annotated[

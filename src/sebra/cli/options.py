@@ -99,7 +99,7 @@ Neurons = Annotated[
 Tune = Annotated[
     bool,
     typer.Option(
-        "--tune", help="First search the method's settings for the ranking to trust most."
+        "--tune", help="First try several settings; take the ranking that can be trusted most."
     ),
 ]
 TuneSeconds = Annotated[

@@ -78,7 +78,10 @@ def partners_of(
     positives, negatives = rank_partners(targets, bucket, gap)
     if config.hard:
         if guide.p is None:
-            session.note("hard: the ranking keeps no p; positives weigh by their noise alone")
+            session.note(
+                "--set hard: the ranking does not say how surely samples were learned (no column p), "
+                "so positives are weighted by their noise alone"
+            )
         positives = positives.weighted(positive_weights(guide, config.hard))
     return positives, negatives
 

@@ -261,7 +261,7 @@ class Session:
         try:
             packing.save(self._file, {"done": self._done, "current": self._current}, self._identity)
         except SebraError as error:
-            self.note(f"no checkpoint could be written, the run goes on without ({error})")
+            self.note(f"no checkpoint could be written ({error}); the run goes on without one")
         self._saved_at = time.monotonic()
 
     def _load(self) -> None:

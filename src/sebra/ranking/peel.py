@@ -294,4 +294,7 @@ def _explain(session: Session, found: list[Stage], tried: list[Stage]) -> None:
         )
     wrong = round(float(tried[-1].noise.sum()))
     if wrong:
-        session.note(f"peeling: about {wrong} mislabelled samples, which count less the likelier")
+        session.note(
+            f"peeling: about {wrong} samples look mislabelled; the more likely a label is wrong, "
+            "the less its sample counts in finding patterns"
+        )

@@ -132,7 +132,10 @@ class SelfGuidedRanker(Ranker[SebraConfig]):
         if collapsed and spread > _SAME_U and (cfg.epochs < _FAIR_EPOCHS or not cfg.use_v):
             # In a trial of a few epochs nobody may be learned yet, and plain training has no pace
             # that could mend it; u still has an order to give.
-            session.note(f"a single bucket, ordered by u alone; {collapsed}")
+            session.note(
+                "all samples are in one bucket, ordered by the network's confidence alone; "
+                f"{collapsed}"
+            )
             collapsed = ""
         elif learned < _COLLAPSED_SHARE and not collapsed:
             session.note(
@@ -146,9 +149,9 @@ class SelfGuidedRanker(Ranker[SebraConfig]):
             )
         if pace.shortest:
             session.note(
-                f"resolution: a whole epoch would have learned more than {MAX_SHARE:.0%} of "
-                "the samples at once, so selection moved inside the epoch (shortest round "
-                f"{pace.shortest} of {pace.full} steps); --set resolution=epoch keeps whole epochs"
+                f"a whole epoch would have learned more than {MAX_SHARE:.0%} of the samples "
+                "at once, so they were selected several times per epoch (shortest round "
+                f"{pace.shortest} of {pace.full} steps); resolution=epoch selects once per epoch"
             )
         return collapsed
 

@@ -191,7 +191,10 @@ def judge(run: RankRun, ranker: Ranker[Any], session: Session, meter: Meter) -> 
                 task, lambda: type(ranker)(ranker.config), meter.so_far(), logits
             )
     elif run.prepared.mode != "features":
-        session.note("no controls and no trust: they need frozen features (--mode features)")
+        session.note(
+            "the ranking was not tried on copies of the data (no controls, no trust): that needs "
+            "frozen features (--mode features)"
+        )
     details = run.ranking.details
     if controls is not None:
         details.update(trust=controls.trust, controls=controls.to_dict())

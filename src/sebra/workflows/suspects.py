@@ -26,7 +26,8 @@ def add_noise(
     task = prepared.task("train")
     if too_large(task):
         session.note(
-            f"no noise column: {len(task)} samples x {task.classes} classes are too many for it"
+            f"wrong labels are not estimated (no noise column): {len(task)} samples x "
+            f"{task.classes} classes are too many"
         )
         return
     part, _ = prepared.split("train")

@@ -90,7 +90,7 @@ def tune(
     session.note(
         f"tuned in {sum(t['seconds'] for t in trials):.0f} s over {len(trials)} trials: "
         f"{_shown(best['settings'])} (trust {best['trust']:.2f}, "
-        f"as it was {trials[0]['trust']:.2f})"
+        f"with the settings as given {trials[0]['trust']:.2f})"
     )
     return dataclasses.replace(config, **best["settings"]), trials
 

@@ -42,12 +42,19 @@ def plant(
             "token (texts); constant (arrays).",
         ),
     ] = "watermark",
-    share: Annotated[float, typer.Option("--share", help="Of the class that carry it.")] = 0.95,
+    share: Annotated[
+        float, typer.Option("--share", help="Share of the class that carries the mark.")
+    ] = 0.95,
     scheme: Annotated[
         str,
-        typer.Option("--scheme", help="all: every class has its variant; two: of many; one: only."),
+        typer.Option(
+            "--scheme",
+            help="Which classes carry a mark: all (each its own variant), two of many, or one.",
+        ),
     ] = "all",
-    rare: Annotated[bool, typer.Option("--rare", help="Every second class keeps a fifth.")] = False,
+    rare: Annotated[
+        bool, typer.Option("--rare", help="Keep only a fifth of every second class.")
+    ] = False,
     classes: Annotated[
         str | None, typer.Option("--classes", metavar="A,B", help="Only these classes.")
     ] = None,
