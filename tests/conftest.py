@@ -142,7 +142,9 @@ def features(tmp_path):
     import miniatures
     from sebra.workflows.prepared import Source
 
-    return Source(str(miniatures.npz(tmp_path / "two.npz")), device="cpu")
+    return Source(
+        str(miniatures.npz(tmp_path / "two.npz", **miniatures.features(90))), device="cpu"
+    )
 
 
 @pytest.fixture

@@ -41,14 +41,18 @@ class Section:
 def collect(folder: Path) -> list[Section]:
     """All runs of methods and rankers under a folder, by the file that holds them.
 
-    Rows of other kinds (of studies, noted by hand) are passed over.
+    Rows of other kinds (of studies, noted by hand) are passed over, files of a protocol too: they
+    have tables of their own (protocol_tables.py).
     """
     if not folder.is_dir():
         raise UsageError(f"FOLDER: {folder} is no folder; give one with rows of sebra bench")
     sections = []
     for file in sorted(folder.rglob("*.jsonl")):
         by_data: dict[str, list[Row]] = {}
-        for row in read_rows(file):
+        rows = read_rows(file)
+        if any("protocol" in row for row in rows):
+            continue
+        for row in rows:
             if row.get("kind") in ("model", "ranking") and row.keys() >= _NEEDED:
                 by_data.setdefault(str(row["data"]), []).append(row)
         sections += _sections(_name(file, folder), by_data)

@@ -11,6 +11,7 @@ from sebra_bench import text_tables
 from sebra_bench.collected import Section, collect, weight
 from sebra_bench.overview import overview
 from sebra_bench.paper_tables import NAMES, paper_tables
+from sebra_bench.protocol_tables import protocol_rows, protocol_text
 from sebra_bench.results import Results, result_tables
 from sebra_bench.rows import Row
 from sebra_bench.summary import Entry
@@ -22,18 +23,28 @@ set. The paper's worst-group column does not follow from its own gaps (plain tra
 """
 
 
+_EARLIER = """# Earlier experiments
+
+These were measured before the protocol: settings of some methods were compared on the test split,
+epochs were chosen by true validation groups where the table says so, and a method may have had
+settings of its own.
+"""
+
+
 def results_page(folder: Path, command: str, everything: bool = False) -> tuple[str, int]:
     """The page as Markdown, and how many rows it stands on. `command` is what wrote it.
 
     everything: with the tables of every experiment after the page itself.
     """
     sections = collect(folder)
-    count = sum(len(section.rows) for section in sections)
+    equal = protocol_rows(folder)
+    count = sum(len(section.rows) for section in sections) + len(equal)
     chosen = _chosen(sections)
     standing = {layout: results for layout, (results, _) in chosen.items()}
     parts = [
         f"# Results\n\nMade from {count} runs under `{folder.as_posix()}` by `{command}`; "
         "not to be edited.\n",
+        *([protocol_text(equal), _EARLIER] if equal else []),
         overview(sections).markdown(),
         _SET_UP,
         _papers_head({k: where for k, (_, where) in chosen.items()}),

@@ -43,6 +43,17 @@ class Entry:
         return mean_std(values)["x"] if values else None
 
 
+def worst_range(entry: Entry) -> str | None:
+    """Between which figures the worst group lies, where a run has groups too small to judge."""
+    ends = [r["evaluation"].get("worst_group_range") for r in entry.rows]
+    known = [pair for pair in ends if pair]
+    if not known:
+        return None
+    sure = [v for r in entry.rows if (v := value_of(r, "worst_group")) is not None]
+    low, high = (fmean([*(pair[k] for pair in known), *sure]) for k in (0, 1))
+    return f"{low:.0f} to {high:.0f} (groups too small)"
+
+
 def value_of(row: Mapping[str, Any], key: str) -> float | None:
     """A figure of a model's row: of its evaluation unless the key names another part."""
     if key.startswith("selection."):
@@ -62,11 +73,12 @@ def columns_of(entries: Sequence[Entry]) -> dict[str, str]:
     """Keys and titles of the figures these models have, in the order of the paper's tables."""
     rows = [row for entry in entries for row in entry.rows]
     gaps = dict.fromkeys(g for row in rows for g in row["evaluation"].get("gaps", {}))
-    if gaps or any("worst_group" in row["evaluation"] for row in rows):
+    if gaps or any({"worst_group", "worst_group_range"} & row["evaluation"].keys() for row in rows):
         return {
             "id_accuracy": "I.D. acc.",
             **{f"gaps.{g}": f"{g} gap" for g in gaps},
             **({"average_gap": "average gap"} if gaps else {}),
+            "balanced_average": "group-balanced avg.",
             "worst_group": "worst group",
         }
     found = {"average": "acc. at best val. epoch"}

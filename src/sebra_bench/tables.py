@@ -14,6 +14,7 @@ from sebra_bench.summary import (
     columns_of,
     headline_of,
     over_baseline,
+    worst_range,
 )
 
 ABSENT = "–"
@@ -123,6 +124,8 @@ def _add(
         ours, paper = entry.figure(key), theirs.get(key)
         exact = 0 if key == "ranking.buckets" else digits
         shown[title] = cell(ours, paper, exact, marks.get(key, ""))
+        if key == "worst_group" and (between := worst_range(entry)) is not None:
+            shown[title], ours = between, None
         name = key.rpartition("ranking.")[2].rpartition("selection.")[2]
         figures[name] = ours
         figures[f"{name}_paper"] = None if paper is None else paper["mean"]

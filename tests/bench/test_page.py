@@ -233,3 +233,40 @@ class Test_the_papers_tables:
             for line in table.shown:
                 assert any("(" in text for text in list(line.values())[1:]), (table.title, line)
         assert len(FORMS) == 6  # Tables 1 to 5, the second in two parts; Table 6 is of times
+
+
+class Test_the_tables_of_the_protocol:
+    def made(self, method, seed, balanced, kind="label-free", **more):
+        found = row(method, seed, **more)
+        found["evaluation"] |= {"balanced_average": balanced}
+        return {
+            **found,
+            "protocol": kind,
+            "tuning": {"chosen": ["lr=1"], "scores": [70.0, 80.0]},
+            "selection": {"criterion": "class", "score": 80.0},
+            "identity": {"method": method, "weights": "abc", "content": "9 samples, f00"},
+        }
+
+    def test_are_apart_by_kind_and_ordered_by_the_group_balanced_average(self, tmp_path):
+        rows = [self.made("erm", s, 60.0 + s) for s in (0, 1)]
+        rows += [self.made("afr", 0, 75.0), self.made("auto", 0, 70.0, ranker="peel")]
+        rows += [self.made("dfr", 0, 90.0, "groups")]
+        put(tmp_path / "p", *rows, {**self.made("erm", 0, 99.0), "kind": "trial"})
+        put(tmp_path / "old", row("erm", 0), row("sebra", 0))
+        text, count = results_page(tmp_path, "made")
+        assert count == 5 + 2
+        free, _, groups = text.partition("## With validation groups")
+        assert free.index("| afr |") < free.index("| auto |") < free.index("| erm |")
+        assert "| erm | no | class | 2 of 2 | 2 | 60.5 ± 0.7 |" in free
+        assert "`afr`; our best, `auto`, is 5.0 points behind" in free
+        assert "weights abc; data: 9 samples, f00" in free
+        assert "| dfr | yes |" in groups
+        assert "99.0" not in text
+
+    def test_a_worst_group_that_cannot_be_told_is_a_range(self, tmp_path):
+        found = self.made("erm", 0, 60.0)
+        del found["evaluation"]["worst_group"]
+        found["evaluation"]["worst_group_range"] = [0.0, 41.2]
+        put(tmp_path / "p", found)
+        put(tmp_path / "old", row("erm", 0))
+        assert "0 to 41 (groups too small)" in results_page(tmp_path, "made")[0]

@@ -28,12 +28,11 @@ class Test_tables:
         run = bench([source], options("erm,groupdro", seeds=1), folder(tmp_path))
         table = run.tables[0]
         erm, without = table.shown
-        assert float(erm["acc., mean of last 5 epochs"]) >= 0
         assert "(68.0, " in erm["acc. at best val. epoch"]
         assert without["acc. at best val. epoch"] == "–"
         assert any(r.startswith("groupdro: needs attribute columns") for r in table.remarks)
         text = (tmp_path / "run" / "table.md").read_text(encoding="utf-8")
-        assert "| groupdro | yes | 0 | – | – |" in text
+        assert "| groupdro | yes | 0 | – |" in text
 
     def test_the_figures_of_the_table_are_those_of_the_rows(self, features, tmp_path):
         bench([features], options("erm,lle"), folder(tmp_path))
