@@ -79,7 +79,7 @@ def partners_of(
     if config.hard:
         if guide.p is None:
             session.note(
-                "--set hard: the ranking does not say how surely samples were learned (no column p), "
+                "--set hard: the ranking has no column p (how surely samples were learned), "
                 "so positives are weighted by their noise alone"
             )
         positives = positives.weighted(positive_weights(guide, config.hard))

@@ -67,9 +67,7 @@ class Stages(Method[StagesConfig]):
         cfg = self.config
         guide = needed(help.guide, "a ranking (--ranking)", self.name)
         if guide.stages is None:
-            session.note(
-                "the ranking found no pattern (no stage columns): plain training"
-            )
+            session.note("the ranking found no pattern (no stage columns): plain training")
             shared = {f.name: getattr(cfg, f.name) for f in fields(TrainConfig)}
             return Erm(TrainConfig(**shared)).fit(task, help, session)
         pattern = patterns(guide.stages, task.targets, _LEAST)
