@@ -246,7 +246,7 @@ def test_a_run_stopped_between_noise_and_stage_gives_the_same_ranking(tmp_path, 
     from dataclasses import replace
 
     from ranking.toys import noisy_pictures
-    from sebra.ranking import crossfit, evidence, peel
+    from sebra.ranking import evidence, peel, retraining
     from sebra.ranking.noise import estimate_noise
 
     monkeypatch.setattr(evidence.Evidence, "chance", 0.0)
@@ -255,7 +255,7 @@ def test_a_run_stopped_between_noise_and_stage_gives_the_same_ranking(tmp_path, 
     doubted = replace(found, noise=np.minimum(found.noise, 0.8))  # so that some still count
     monkeypatch.setattr(peel, "estimate_noise", lambda _: doubted)
     config = PeelConfig(folds=2, steps=100, batch=32, lr=0.01, stages=2, flip=False)
-    train = crossfit.train_epoch
+    train = retraining.train_epoch
     calls = 0
 
     def run(session, stop=None):
@@ -269,7 +269,7 @@ def test_a_run_stopped_between_noise_and_stage_gives_the_same_ranking(tmp_path, 
             calls += 1
             return train(*arguments, **named)
 
-        monkeypatch.setattr(crossfit, "train_epoch", counted)
+        monkeypatch.setattr(retraining, "train_epoch", counted)
         result = PeelRanker(config).rank(task, session, Blind())
         return ranks_within_classes(result.bucket, result.score, labels)
 

@@ -6,7 +6,7 @@ waits for the device inside an epoch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import repeat
 
 import torch
@@ -28,6 +28,7 @@ __all__ = [
     "label_probability",
     "make_optimizer",
     "predict",
+    "set_back",
     "set_lr",
     "shuffled",
     "train_epoch",
@@ -67,6 +68,22 @@ def set_lr(optimizer: torch.optim.Optimizer, lr: float) -> None:
             group["lr"].fill_(lr)
         else:
             group["lr"] = lr
+
+
+@torch.no_grad()
+def set_back(
+    network: nn.Module, optimizer: torch.optim.Optimizer, start: Mapping[str, Tensor]
+) -> None:
+    """The network as in `start` and its optimiser as if new, in the tensors that they have.
+
+    A step that was captured in a graph goes on with them; building both anew takes longer than many
+    a training.
+    """
+    network.load_state_dict(start)
+    for state in optimizer.state.values():
+        for value in state.values():
+            if isinstance(value, Tensor):
+                value.zero_()
 
 
 class TrainStep:
@@ -124,6 +141,10 @@ class TrainStep:
         assert self._graph is not None
         self._graph.replay()
         return self._out
+
+    def recapture(self) -> None:
+        """Forgets the graph: the network or its optimiser have other tensors now."""
+        self._graph, self._warm = None, 0
 
     def contents(self, order: Tensor) -> Iterable[Tensor | None]:
         """The content of every batch of `order`, read ahead; nothing where it is resident."""

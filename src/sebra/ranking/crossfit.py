@@ -6,6 +6,7 @@ has not seen says which cue it goes by.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -15,19 +16,16 @@ from torch import Tensor
 
 from sebra.engine.features import moments
 from sebra.engine.logistic import logistic_regression, logits_of
-from sebra.engine.networks import Network
 from sebra.engine.passes import evaluating, predict
 from sebra.engine.session import Session
-from sebra.engine.step import TrainStep, make_optimizer, train_epoch, weighted_draws
 from sebra.engine.task import Task
 from sebra.loading.augment import Augment
 from sebra.ranking.folds import stratified_folds
-from sebra.ranking.formulas import weighted_loss
+from sebra.ranking.retraining import Retrained, State, state_of
 
 _MOST_TO_FIT = 60_000  # samples a head is fitted to; it judges all the others
 _BLOCK = 8192
 _CONSTANT = 1e-6  # a column whose spread is this share of its values is rounding
-_PART = 50  # steps of a network between two looks at the clock and the checkpoint
 
 
 class Judge(Protocol):
@@ -125,56 +123,52 @@ class NetworkJudge:
         self.session, self.config = session, config
         self.fold = _folds(task, config.folds, task.generator(31))
         self.head: Tensor | None = None
-        self._seen: list[Tensor] = []  # per fold, the embedding of every sample
+        # Per fold the weights, and on the host what the network sees of samples that teach heads.
+        self._trained: list[tuple[State, Tensor]] = []
+        teach = torch.randperm(len(task), generator=task.generator(37))[:_MOST_TO_FIT]
+        self._teach = teach.sort().values
         self._batch = config.batch or 128
         self.epoch = max(1.0, len(task) * (1 - 1 / config.folds) / self._batch)  # in steps
+        rows = len(task) - int(torch.bincount(self.fold).max())
+        self._training = Retrained(self.task, session, config, max(1, min(self._batch, rows)))
 
     def tell_class(self, targets: Tensor, weights: Tensor) -> Tensor:
         out = torch.empty(len(self.task), self.task.classes)
-        everyone = torch.arange(len(self.task), device=self.task.device)
-        self._seen = []
+        self._trained = []
         for k in range(self.config.folds):
             rows = (self.fold != k).nonzero().squeeze(1)
-            network = self._train(targets, weights, rows, k)
-            with evaluating(network), torch.no_grad():
-                z = predict(network.embed, self.task, everyone)
-                logits = network.classify(z)
-            out[self.fold == k] = logits.float().cpu()[self.fold == k]
-            self._seen.append(_standardised(z))
+            network = self._training.train(targets, weights, rows, k)
+            for part in self._judged(k):
+                with torch.no_grad():
+                    out[part] = network.classify(self._embedded(part)).float().cpu()
+            self._trained.append((state_of(network), self._embedded(self._teach).cpu()))
         return out
 
     def tell_apart(self, targets: Tensor, weights: Tensor) -> Tensor:
         out = torch.empty(len(self.task), self.task.classes)
-        y = targets.to(self.task.device)
-        for k, x in enumerate(self._seen):
-            used = ((self.fold != k) & (weights > 0)).nonzero().squeeze(1).to(x.device)
-            share = weights.float().to(x.device)[used]
-            penalty = 2 * self.config.penalty_contrast
-            head = logistic_regression(x[used], y[used], self.task.classes, penalty, share)
-            out[self.fold == k] = logits_of(x, head).cpu()[self.fold == k]
+        device, penalty = self.task.device, 2 * self.config.penalty_contrast
+        whole = len(self._teach) == len(self.task)
+        for k, (trained, z) in enumerate(self._trained):
+            shift, scale = _standard(z)
+            used = ((self.fold[self._teach] != k) & (weights[self._teach] > 0)).nonzero().squeeze(1)
+            x, chosen = ((z - shift) * scale)[used].to(device), self._teach[used]
+            y, share = targets[chosen].to(device), weights[chosen].float().to(device)
+            head = logistic_regression(x, y, self.task.classes, penalty, share)
+            if not whole:
+                self._training.network.load_state_dict(trained)
+            for part in self._judged(k):
+                seen = z[part] if whole else self._embedded(part).cpu()
+                out[part] = logits_of(((seen - shift) * scale).to(device), head).cpu()
         return out
 
-    def _train(self, targets: Tensor, weights: Tensor, rows: Tensor, k: int) -> Network:
-        cfg, task = self.config, self.task
-        network = task.network(offset=k)
-        network.train()
-        optimizer = make_optimizer(network, cfg.optimizer, cfg.lr, cfg.weight_decay, cfg.momentum)
-        y = targets.to(task.device)
+    def _judged(self, k: int) -> Sequence[Tensor]:
+        """The samples that fold `k` was trained without, in blocks."""
+        return torch.split((self.fold == k).nonzero().squeeze(1), _BLOCK)
 
-        def loss(index: Tensor, rand: Tensor) -> Tensor:
-            logits = network(task.batch(index, rand))
-            return weighted_loss(logits, y[index], cfg.beta)
-
-        step = TrainStep(network, optimizer, loss, task.device, randoms=task.randoms)
-        generator = task.generator(101 + k)
-        batch = min(self._batch, len(rows))
-        state = {"network": network, "optimizer": optimizer, "generator": generator}
-        parts = -(-cfg.steps // _PART)
-        for part in self.session.phase(f"fold {k + 1}", parts, state):
-            draws = min(_PART, cfg.steps - part * _PART) * batch
-            drawn = rows[weighted_draws(weights[rows], draws, batch, generator)]
-            train_epoch(step, drawn, generator)
-        return network
+    def _embedded(self, index: Tensor) -> Tensor:
+        network = self._training.network
+        with evaluating(network):
+            return predict(network.embed, self.task, index.to(self.task.device))
 
 
 def signs(labels: Tensor, classes: int) -> Tensor:
@@ -182,11 +176,10 @@ def signs(labels: Tensor, classes: int) -> Tensor:
     return F.one_hot(labels, classes).double() * 2 - 1
 
 
-def _standardised(z: Tensor) -> Tensor:
-    """Every column with mean zero; divided by its spread and the root of the dimension."""
+def _standard(z: Tensor) -> tuple[Tensor, Tensor]:
+    """What gives every column mean zero, divided by its spread and the root of the dimension."""
     std, mean = torch.std_mean(z, dim=0, correction=0)
-    out: Tensor = (z - mean) / (std.clamp_min(1e-6) * z.shape[1] ** 0.5)
-    return out
+    return mean, 1 / (std.clamp_min(1e-6) * z.shape[1] ** 0.5)
 
 
 def _folds(task: Task, folds: int, generator: torch.Generator) -> Tensor:
