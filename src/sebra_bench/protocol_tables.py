@@ -44,10 +44,10 @@ def protocol_text(rows: Sequence[Row]) -> str:
     return "\n".join(["# Methods on equal terms\n", _HEAD, *parts])
 
 
-_HEAD = """By the [protocol](protocol.md), which also says what differs from the paper: as many settings for
-every method, chosen on validation, the test split looked at once. Ordered by the group-balanced
-average: where a worst group rises and others fall as much, it stays. Mean ± standard deviation over
-seeds.
+_HEAD = """By the [protocol](protocol.md), which also says what differs from the paper: as many
+settings for every method, chosen on validation, the test split looked at once. Ordered by the
+group-balanced average: where a worst group rises and others fall as much, it stays. Mean ± standard
+deviation over seeds.
 """
 
 

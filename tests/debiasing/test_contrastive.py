@@ -10,11 +10,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from debiasing.toys import features
+from debiasing.toys import SETTINGS, features, images
 from sebra.debiasing import contrastive
 from sebra.debiasing import sebra as sebra_method
 from sebra.debiasing import stages as stages_module
-from sebra.debiasing.contrastive import positive_weights
+from sebra.debiasing.contrastive import (
+    ContrastiveConfig,
+    PairLoss,
+    partners_of,
+    positive_weights,
+)
 from sebra.debiasing.contrastive_loss import contrastive_loss
 from sebra.debiasing.method import Guide, Help
 from sebra.debiasing.sebra import Sebra
@@ -124,3 +129,34 @@ def test_stages_read_the_same_settings(
     given: Any = method.fit(task, Help(Selector(None, "last epoch"), guide), Session())
     rand = torch.linspace(0.01, 0.99, 400)[None]
     assert set(given[4].draw(torch.tensor([0]), rand).flatten().tolist()) == expected
+
+
+def test_published_partners_are_embedded_in_evaluation_mode(monkeypatch):
+    """Their statistics do not enter the network, and they are those of a network at rest."""
+    toy = images()
+    config = ContrastiveConfig(**{**SETTINGS["images"], "partners": "published"}, crop=1.0)
+    network = toy.train.network().train()
+    pos, neg = partners_of(toy.train.targets, toy.guide().bucket, toy.guide(), config, 1, Session())
+    loss = PairLoss(toy.train, network, config, pos, neg)
+    index = torch.arange(32)
+    rand = torch.rand(32, loss.randoms, generator=torch.Generator().manual_seed(0))
+    seen = {}
+
+    def noted(anchor, positive, negative, tau, denominator):
+        seen.update(anchor=anchor, positive=positive, negative=negative)
+        return anchor.sum() * 0
+
+    monkeypatch.setattr("sebra.debiasing.contrastive.contrastive_loss", noted)
+    loss(index, rand)
+    assert network.training
+    fresh = toy.train.network().eval()
+    fresh.load_state_dict(network.state_dict())
+    drawn = neg.draw(index, rand[:, 1:2])[:, 0]
+    expected = fresh.embed(toy.train.batch(drawn))
+    torch.testing.assert_close(seen["negative"][:, 0], expected)
+    assert seen["anchor"].requires_grad
+    assert not seen["positive"].requires_grad
+    twice = torch.stack([index, pos.draw(index, rand[:, :1])[:, 0]], 1).flatten()
+    again = toy.train.network().train()
+    again.embed(toy.train.batch(twice))
+    torch.testing.assert_close(again.state_dict(), network.state_dict())

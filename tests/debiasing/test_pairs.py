@@ -48,6 +48,25 @@ def test_partners_are_those_of_the_definition(samples: list[tuple[int, int]], ga
             assert members(ranges.weighted(weights), i) == wanted
 
 
+@given(
+    st.lists(st.tuples(st.integers(0, 2), st.integers(0, 9)), min_size=2, max_size=14),
+    st.integers(1, 4),
+)
+def test_exact_positives_are_of_the_bucket_at_the_gap_or_the_next_one_there_is(
+    samples: list[tuple[int, int]], gap: int
+) -> None:
+    labels, buckets = [s[0] for s in samples], [s[1] for s in samples]
+    positives, negatives = rank_partners(torch.tensor(labels), torch.tensor(buckets), gap, True)
+    as_before = rank_partners(torch.tensor(labels), torch.tensor(buckets), gap)[1]
+    for i, (label, bucket) in enumerate(samples):
+        mine = [j for j in range(len(labels)) if labels[j] == label]
+        used = sorted({buckets[j] for j in mine})
+        at = next((b for b in used if b >= bucket + gap), used[-1])
+        wanted = {j for j in mine if buckets[j] == at} - {i}
+        assert members(positives, i) == (wanted or members(negatives, i))
+        assert members(negatives, i) == members(as_before, i)
+
+
 @pytest.mark.parametrize("sizes", [(1, 1), (2, 1, 1), (5,), (1, 7), (3, 3, 3)])
 def test_nobody_is_its_own_partner_in_classes_of_two_or_more(sizes: tuple[int, ...]) -> None:
     buckets = torch.from_numpy(np.repeat(np.arange(len(sizes)), sizes))

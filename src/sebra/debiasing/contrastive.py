@@ -13,12 +13,14 @@ from torch import Tensor
 from sebra.debiasing.contrastive_loss import contrastive_loss
 from sebra.debiasing.method import Guide, Help, TrainConfig, every_sample, make_trainer
 from sebra.debiasing.pairs import Ranges, rank_partners
+from sebra.engine.flags import training_flags_kept
 from sebra.engine.networks import Network
 from sebra.engine.session import Session
 from sebra.engine.task import Task
 from sebra.loading.augment import Augment
 from sebra.ranking.noise import SUSPECT
 from sebra.settings import Modes, setting
+from sebra.values import check
 
 _LEAST_P = 0.05  # lower ones weigh alike: the lowest of all are outliers and wrong labels
 _LEAST_WEIGHT = 1e-6
@@ -61,6 +63,16 @@ class ContrastiveConfig(TrainConfig):
         "batch (the published code), which is gentler",
     )
 
+    partners: str = setting(
+        "beyond",
+        "`beyond` takes positives from all buckets past the gap; `published` from the one at the "
+        "gap, and embeds partners in evaluation mode: another pass for each step",
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check(self, {"partners": self.partners in ("beyond", "published")})
+
     @property
     def weighs_noise(self) -> bool:
         return self.hard > 0
@@ -75,7 +87,8 @@ def partners_of(
     session: Session,
 ) -> tuple[Ranges, Ranges]:
     """Positives and negatives by bucket, positives weighted where the settings say so."""
-    positives, negatives = rank_partners(targets, bucket, gap)
+    exact = config.partners == "published"
+    positives, negatives = rank_partners(targets, bucket, gap, exact)
     if config.hard:
         if guide.p is None:
             session.note(
@@ -139,9 +152,16 @@ class PairLoss:
         positive = self.pos.draw(index, picks[:, :1])
         z = self._embed(torch.cat([index[:, None], positive], 1), noise[:, :2])
         anchor, z_positive = z[:, 0], z[:, 1:]
+        negative, constant = self.neg.draw(index, picks[:, 1:]), z_positive.detach()
         with torch.no_grad():
-            z_negative = self._embed(self.neg.draw(index, picks[:, 1:]), noise[:, 2:])
-        con = contrastive_loss(anchor, z_positive.detach(), z_negative, cfg.tau, cfg.denominator)
+            if cfg.partners == "published":
+                with training_flags_kept(self.network):
+                    self.network.eval()
+                    both = self._embed(torch.cat([positive, negative], 1), noise[:, 1:])
+                constant, z_negative = both[:, :1], both[:, 1:]
+            else:
+                z_negative = self._embed(negative, noise[:, 2:])
+        con = contrastive_loss(anchor, constant, z_negative, cfg.tau, cfg.denominator)
         return con + cfg.gamma * self._cross_entropy(anchor, z_positive, index)
 
     def _embed(self, index: Tensor, noise: Tensor) -> Tensor:

@@ -62,13 +62,16 @@ class Ranges:
         return self.order[torch.where(hit, other, found)]
 
 
-def rank_partners(labels: Tensor, bucket: Tensor, gap: int = 1) -> tuple[Ranges, Ranges]:
+def rank_partners(
+    labels: Tensor, bucket: Tensor, gap: int = 1, exact: bool = False
+) -> tuple[Ranges, Ranges]:
     """Ranges of positives and negatives for every sample (paper, section 3.3).
 
     Positives: same class, at least `gap` buckets later; where there are none, the class's last
     bucket, or the one before it for a sample that is alone in the last. Negatives: same class and
     bucket; a bucket of one is joined with its neighbour. Buckets are counted as they are used,
-    class by class.
+    class by class. exact: positives of one bucket alone, as in the published runs: the anchor's
+    number plus `gap`, or the next number that the class has.
     """
     device = labels.device
     labels, bucket = labels.cpu(), bucket.cpu()
@@ -84,10 +87,17 @@ def rank_partners(labels: Tensor, bucket: Tensor, gap: int = 1) -> tuple[Ranges,
     first, last = _class_runs(run_class)
     here = run[position]  # run of each sample
 
-    later = torch.minimum(here + gap, last[here])
     ends = starts + sizes
+    later = torch.minimum(here + gap, last[here])
+    until = last[here]
+    if exact:
+        span = gap + int(bucket.max()) - int(bucket.min()) + 1  # no number reaches the next class
+        number = labels * span + bucket
+        of_run = number[order][starts]
+        later = torch.minimum(torch.searchsorted(of_run, number + gap), last[here])
+        until = later
     pos_start = starts[later]
-    pos_count = ends[last[here]] - pos_start
+    pos_count = ends[until] - pos_start
     joined_start, joined_end = _join_singles(starts, ends, first, last)
     neg_start, neg_count = joined_start[here], joined_end[here] - joined_start[here]
     alone = (pos_count == 1) & (pos_start == position)  # the only member of the last bucket
