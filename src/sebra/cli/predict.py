@@ -41,14 +41,19 @@ def predict(
     from pathlib import Path
 
     from sebra.debiasing.model import Model
+    from sebra.runs.meter import Meter
     from sebra.workflows.predict import predict as run_predict
 
-    bars = Bars()
+    bars, meter = Bars(), Meter()
     file = None if out is None else o.writable_file(out)
-    found = run_predict(Model.load(run, device), data, bars)
+    with meter.phase("open"):
+        model = Model.load(run, device)
+    with meter.phase("predict"):
+        found = run_predict(model, data, bars)
     _report_faults(found, bars)
-    if file is not None:
-        _write(file, found.csv())
+    with meter.phase("write"):
+        if file is not None:
+            _write(file, found.csv())
     figures = {
         "run": run,
         "data": data,
@@ -57,7 +62,7 @@ def predict(
         "unreadable": [{"id": f.id, "reason": f.reason} for f in found.faults],
     }
     figures |= {"predictions": found.rows()} if file is None else {"file": str(file)}
-    emit(figures, as_json)
+    emit(figures | meter.result(), as_json)
     if as_json:
         return
     if file is None:

@@ -77,13 +77,15 @@ def report(
 ) -> None:
     """Write the HTML report of a run: one file that opens without a network."""
     from sebra.runs.folder import RunFolder
+    from sebra.runs.meter import Meter
     from sebra.workflows.report import report_run
     from sebra.workflows.verdicts import said_of, verdicts_of
 
-    folder = RunFolder.open(run)
-    path = report_run(folder, None if out is None else o.writable_file(out), data)
-    patterns = verdicts_of(folder).patterns
-    emit({"report": str(path), "verdicts": patterns}, as_json)
+    meter, folder = Meter(), RunFolder.open(run)
+    with meter.phase("report"):
+        path = report_run(folder, None if out is None else o.writable_file(out), data)
+        patterns = verdicts_of(folder).patterns
+    emit({"report": str(path), "verdicts": patterns, **meter.result()}, as_json)
     if not as_json:
         for said in said_of(patterns):
             line(said)

@@ -36,9 +36,10 @@ def evaluate_run(
     meter = Meter()
     out: dict[str, Any] = {"version": __version__, "data": data, "run": str(folder.path)}
     if folder.has(WEIGHTS):
-        samples = _as_trained(open_samples(data, attributes), folder, data)
-        asked = [plugin.load()(data) for plugin in plugins(EVALUATIONS).values()]
-        model = Model.load(folder.path, device)
+        with meter.phase("open"):
+            samples = _as_trained(open_samples(data, attributes), folder, data)
+            asked = [plugin.load()(data) for plugin in plugins(EVALUATIONS).values()]
+            model = Model.load(folder.path, device)
         with meter.phase("evaluate"):
             split, found = evaluate_model(model, samples, min_group)
         out["evaluation"] = {"split": split, **found.to_dict()}
@@ -46,9 +47,10 @@ def evaluate_run(
             with meter.phase("companions"):
                 out["evaluation"] |= measure_beside(model, samples, split, found)
     elif folder.has(RANKING):
-        out["ranking"] = _evaluate_ranking(
-            folder, data, attributes, device, seeds, pd_k, meter, progress
-        )
+        with meter.phase("evaluate"):
+            out["ranking"] = _evaluate_ranking(
+                folder, data, attributes, device, seeds, pd_k, meter, progress
+            )
     else:
         raise UsageError(f"{folder.path}: holds neither a model nor a ranking")
     return {**out, **meter.result()}
