@@ -21,7 +21,7 @@ RUNS ?= 200
 CALLS ?= 1000
 SEED ?= 0
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format unit coverage browser faults fuzz soak mutation audit clean long
+.PHONY: help docs setup demo test lint format unit coverage browser faults fuzz soak mutation audit clean long
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -66,6 +66,9 @@ mutation: $(READY) ## change the core formulas one operator at a time; the tests
 
 audit: $(READY) ## known vulnerabilities of what is installed, and a bill of materials
 	$(BIN)/python tools/audit.py
+
+docs: $(READY) ## the documentation site in build/site; a warning is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 format: $(READY) ## let ruff rewrite what it can
 	$(BIN)/ruff check --fix .

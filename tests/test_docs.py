@@ -6,6 +6,8 @@ import importlib.util
 import os
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +38,8 @@ def test_every_command_has_its_page_and_the_page_is_up_to_date(repo_root: Path) 
 
 def test_links_between_pages_lead_somewhere(repo_root: Path) -> None:
     pages = [repo_root / "docs" / n for n in ("tutorial.md", "api.md", "discoveries.md")]
-    pages += sorted((repo_root / "docs" / "commands").glob("*.md"))
+    for folder in ("commands", "how"):
+        pages += sorted((repo_root / "docs" / folder).glob("*.md"))
     broken = [
         f"{page.name}: {target}"
         for page in pages
@@ -45,6 +48,27 @@ def test_links_between_pages_lead_somewhere(repo_root: Path) -> None:
         if not (page.parent / target).exists()
     ]
     assert broken == []
+
+
+@pytest.mark.slow
+def test_the_site_builds_without_a_warning(repo_root: Path, tmp_path: Path) -> None:
+    pytest.importorskip("material", reason="needs mkdocs-material (make setup)")
+    pytest.importorskip("mkdocstrings", reason="needs mkdocstrings (make setup)")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "-d", tmp_path]
+    done = subprocess.run(
+        [str(word) for word in command],
+        cwd=repo_root,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "WARNING" not in done.stderr
+    page = (tmp_path / "reference.html").read_text(encoding="utf-8")
+    assert "Trains a model on DATA" in page  # from the code
+    outside = re.findall(r'(?:src|href)="(https?:[^"]+)"', page)
+    assert [url for url in outside if "squidfunk" not in url] == []
 
 
 def test_pictures_of_the_docs_are_small(repo_root: Path) -> None:

@@ -95,13 +95,15 @@ def test_verdicts_by_keyboard_with_a_note(page: Any, run: RunFolder, review: Rev
     with page.expect_response(lambda r: r.request.method == "POST"):
         page.keyboard.press("Tab")
     tray(page, "1 of 2 biases judged")
-    page.wait_for_function("document.getElementById('tray-text').textContent.includes('saved')")
+    page.wait_for_function(
+        "() => document.getElementById('tray-text').textContent.includes('saved')"
+    )
     said = {"verdict": "shortcut", "note": "the sea behind it"}
     assert Verdicts.load(run.path / VERDICTS).patterns == {"stage_1": said}
     page.locator(f"{BIAS.format(1)} [data-verdict=shortcut]").focus()
     with page.expect_response(lambda r: r.request.method == "POST"):
         page.keyboard.press("Space")  # again takes it back
-    page.wait_for_function("document.getElementById('tray').hidden")
+    page.wait_for_function("() => document.getElementById('tray').hidden")
     assert Verdicts.load(run.path / VERDICTS).patterns == {}
 
 
