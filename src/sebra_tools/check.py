@@ -17,9 +17,9 @@ from sebra.ranking.ranking import Ranking
 from sebra.runs.folder import METRICS, RANKING, RunFolder
 from sebra.samples.open import open_samples
 from sebra.samples.verdicts import MEANT, SHORTCUT
-from sebra.workflows.answers import answers_of, is_model
-from sebra.workflows.leaning import leaning
 from sebra.workflows.verdicts import judged, verdicts_of
+from sebra_tools.answers import answers_of, is_model
+from sebra_tools.leaning import leaning
 
 PATTERNS = "patterns.json"
 PYPROJECT = "pyproject.toml"

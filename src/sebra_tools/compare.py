@@ -16,8 +16,8 @@ from sebra.ranking.ranking import Ranking
 from sebra.runs.folder import CONFIG, METRICS, RANKING, RunFolder
 from sebra.samples.open import open_samples
 from sebra.samples.table import Samples
-from sebra.workflows.answers import SPLITS, answers_of, is_model
-from sebra.workflows.leaning import has_patterns, sided, sides
+from sebra_tools.answers import SPLITS, answers_of, is_model
+from sebra_tools.leaning import has_patterns, sided, sides
 
 SHOWN = 24  # samples that changed, on each side
 _FIGURES = ("id_accuracy", "average", "balanced_average", "worst_group", "average_gap")

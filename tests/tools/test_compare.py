@@ -15,9 +15,9 @@ from finished import ranked_run
 from sebra.errors import UsageError
 from sebra.ranking.ranking import Ranking
 from sebra.samples.open import open_samples
-from sebra.workflows.answers import answers_of
-from sebra.workflows.leaning import leaning
+from sebra_tools.answers import answers_of
 from sebra_tools.compare import compare
+from sebra_tools.leaning import leaning
 
 
 def predictions(file: Path, data: str, wrong: np.ndarray) -> str:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from sebra.engine.session import ProgressSink
+from sebra.plugins import MODELS, plugins
 from sebra.runs.folder import RunFolder
-from sebra.samples.open import open_samples
-from sebra.workflows.answers import answers_of
-from sebra.workflows.leaning import leaning
 from sebra.workflows.prepared import Source
 from sebra.workflows.rank import RankOptions, RankRun, finish, rank
 from sebra.workflows.report import report_run
@@ -23,12 +21,12 @@ def audit(
     """predictions: a model to ask; a wrong file is refused before anything is ranked."""
     asked = None
     if predictions is not None:
-        samples = open_samples(source.data, source.attributes)
-        asked = answers_of(predictions, samples, source.device)
+        lean = plugins(MODELS)["leaning"].load()
+        asked = lean(predictions, source.data, source.attributes, source.device)
     run = rank(source, options, folder, resume, progress, command="audit")
     if asked is not None:
         with run.meter.phase("predictions"):
-            run.metrics["model"] = leaning(asked, folder, samples, progress)
+            run.metrics["model"] = asked(folder, progress)
         folder.write_metrics(run.metrics)
     with run.meter.phase("report"):
         run.metrics["report"] = str(report_run(folder))

@@ -12,7 +12,7 @@ import miniatures
 from sebra.errors import UsageError
 from sebra.samples.open import open_samples
 from sebra.samples.table import Samples
-from sebra.workflows.answers import UNKNOWN, answers_of, is_model
+from sebra_tools.answers import UNKNOWN, answers_of, is_model
 
 
 @pytest.fixture

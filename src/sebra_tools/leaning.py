@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,12 +17,13 @@ from sebra.runs.config import preset_names
 from sebra.runs.folder import CONFIG, RANKING, RunFolder
 from sebra.runs.meter import Meter
 from sebra.samples.marks import apply_marks
+from sebra.samples.open import open_samples
 from sebra.samples.table import Samples
-from sebra.workflows.answers import SPLITS, Answers
 from sebra.workflows.first_ranking import ranked_on
 from sebra.workflows.prepare import prepare
 from sebra.workflows.prepared import Source
 from sebra.workflows.rank import RankOptions
+from sebra_tools.answers import SPLITS, Answers, answers_of
 
 _NETWORK = ("seed", "device", "mode", "backbone", "weights", "image_size")
 
@@ -31,6 +33,15 @@ def has_patterns(folder: RunFolder, data: str) -> bool:
     if not folder.has(RANKING) or not Ranking.load(folder.path).stages:
         return False
     return not folder.has(CONFIG) or folder.read_config().get("data") == data
+
+
+def asked(
+    predictions: str, data: str, attributes: Sequence[str] | None, device: str
+) -> Callable[[RunFolder, ProgressSink | None], dict[str, Any]]:
+    """`leaning` of a model on the patterns of a run to come; a wrong file is refused now."""
+    samples = open_samples(data, attributes)
+    answers = answers_of(predictions, samples, device)
+    return lambda folder, progress: leaning(answers, folder, samples, progress)
 
 
 def leaning(
