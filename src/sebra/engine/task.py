@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from sebra.engine.networks import Network
+from sebra.engine.views import View
 from sebra.loading.augment import Augment
 from sebra.loading.inputs import Inputs
+from sebra.samples.table import FeatureArray
+
+_BLOCK = 8192
 
 
 @dataclass(frozen=True)
@@ -18,7 +23,8 @@ class Task:
     """Training data on the device and a way to build networks for it.
 
     `rows[i]` is the row of `inputs` that holds sample `i`; every index a method handles is a
-    position in `targets`, from 0 to `len(task) - 1`.
+    position in `targets`, from 0 to `len(task) - 1`. figures: plain ones of every row of `inputs`,
+    which only `views` look at.
     """
 
     inputs: Inputs
@@ -29,6 +35,8 @@ class Task:
     device: torch.device
     seed: int
     augment: Augment = field(default_factory=Augment)
+    figures: Tensor | None = None
+    views: tuple[View, ...] = ()
 
     def __len__(self) -> int:
         return len(self.targets)
@@ -51,6 +59,22 @@ class Task:
         if rand is not None and self.randoms:
             x = self.augment(x, rand)
         return x
+
+    def seen(self, index: Tensor) -> Tensor:
+        """The features of samples `index` and after them their figures: what views are parts of."""
+        x = self.batch(index).float()
+        if self.figures is None:
+            return x
+        return torch.cat([x, self.figures[self.rows[index]].to(x)], 1)
+
+    def through(self, view: View) -> Task:
+        """The same task with the columns of a view as its features."""
+        columns = torch.tensor(view.columns, device=self.device)
+        everyone = torch.arange(len(self), device=self.device)
+        parts = [self.seen(part)[:, columns].cpu() for part in torch.split(everyone, _BLOCK)]
+        rows = np.arange(len(self), dtype=np.int64)
+        inputs = Inputs(FeatureArray(torch.cat(parts).numpy(), rows), self.device)
+        return replace(self, inputs=inputs, rows=everyone, figures=None, views=())
 
     def network(self, offset: int = 0, hidden: int = 0) -> Network:
         """A fresh network; another `offset` gives another initialisation.

@@ -18,7 +18,7 @@ from torch import Tensor
 from sebra.loading.cache import cached_array
 from sebra.loading.inputs import Inputs
 
-VERSION = 1  # raise it when the same pictures would give other figures
+VERSION = 2  # raise it when the same pictures would give other figures
 COLOUR, LIGHT, SHARPNESS, BORDER = "colour", "light", "sharpness", "border"
 PLACES = tuple(
     " ".join(filter(None, (row, column))) or "centre"
@@ -34,6 +34,7 @@ _STEPS = (1, 2, 4, 8)  # pixels between which differences are taken
 _TONES = 32  # pixels along a side, at most, that shares are counted over
 _BANDS = 12  # of the spectrum of edges along a side: a grid of blocks is a line in one of them
 _BATCH = 128
+_ENDS = ("black", "white", "full red", "full green", "full blue", "tones left out")
 _RATIOS = ("red to green", "blue to green")
 _SIDES = ("top edge", "bottom edge", "left edge", "right edge")
 _OF_PLACE = (
@@ -58,7 +59,7 @@ _VIEWS: dict[str, tuple[str, ...]] = {
         "middle saturation",
         "5% most saturated",
     ),
-    LIGHT: ("mean", "contrast", *(f"tone at {s:.0%}" for s in _SHARES), "black", "white"),
+    LIGHT: ("mean", "contrast", *(f"tone at {s:.0%}" for s in _SHARES), *_ENDS),
     SHARPNESS: (
         *(f"{axis} at {s} px" for s in _STEPS for axis in ("edges across", "edges along")),
         *(f"edge at {s:.0%}" for s in _SHARES[1:]),
@@ -103,7 +104,13 @@ def describe(pictures: Tensor) -> Tensor:
     places = _places(x, STRIP)
     thin = _places(x, _EDGE)
     edges = (torch.cat(thin[0:3], 3), torch.cat(thin[6:9], 3), thin[3], thin[5])
-    parts = [_colour(x), _light(luma), _sharpness(luma), *map(_place, edges), *map(_place, places)]
+    parts = [
+        _colour(x),
+        _light(x, luma),
+        _sharpness(luma),
+        *map(_place, edges),
+        *map(_place, places),
+    ]
     return torch.cat(parts, 1)
 
 
@@ -119,14 +126,30 @@ def _colour(x: Tensor) -> Tensor:
     return torch.cat([*ratios, saturation.mean(1)[:, None], _at(saturation, (0.05, 0.5, 0.95))], 1)
 
 
-def _light(luma: Tensor) -> Tensor:
+def _light(x: Tensor, luma: Tensor) -> Tensor:
     tones = _thinned(luma).flatten(1)
-    ends = [(tones < 4 / 255), (tones > 251 / 255)]
-    shares = [_log(end.float().mean(1)) for end in ends]
-    mean, contrast = luma.mean((1, 2)), _log(luma.std((1, 2)))
+    full = (x > 252 / 255).float().mean((2, 3))
+    ends = [(tones < 4 / 255).float().mean(1), (tones > 251 / 255).float().mean(1), *full.unbind(1)]
+    figures = [luma.mean((1, 2)), _log(luma.std((1, 2)))]
+    ends = [_log(end) for end in ends]
     return torch.cat(
-        [torch.stack([mean, contrast], 1), _at(tones, _SHARES), torch.stack(shares, 1)], 1
+        [
+            torch.stack(figures, 1),
+            _at(tones, _SHARES),
+            torch.stack([*ends, _left_out(x)], 1),
+        ],
+        1,
     )
+
+
+def _left_out(x: Tensor) -> Tensor:
+    """The share of the 256 tones that no pixel has, of those between two that some have."""
+    n = len(x)
+    tones = (x * 255).round().long().flatten(2) + 256 * torch.arange(3, device=x.device)[:, None]
+    used = torch.zeros(n, 3 * 256, device=x.device).scatter_(1, tones.flatten(1), 1.0)
+    used = used.view(n, 3, 256)
+    inside = used.cummax(2).values * used.flip(2).cummax(2).values.flip(2)
+    return (1 - used.sum(2) / inside.sum(2)).mean(1)
 
 
 def _sharpness(luma: Tensor) -> Tensor:

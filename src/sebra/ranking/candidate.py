@@ -18,7 +18,7 @@ from sebra.ranking.balance import (
 from sebra.ranking.crossfit import Judge
 from sebra.ranking.evidence import Evidence, evidence_of
 
-_ROUNDS = 2  # suspects are first the samples told wrong, then those that look like the others
+ROUNDS = 2  # suspects are first the samples told wrong, then those that look like the others
 
 
 def find_candidate(
@@ -41,7 +41,7 @@ def find_candidate(
     none = np.zeros(first.shape[1])
     out = {"easy": easy, "margin": margin, "sums": none, "spreads": none, "thresholds": none}
     head = first_head
-    for _ in range(_ROUNDS):
+    for _ in range(ROUNDS):
         suspects = seems != labels
         apart = contrast_weights(before, ~suspects, labels, trust)
         if apart.sum() == 0:

@@ -138,9 +138,9 @@ class _Bench:
         self.task = task.subset(where)
         self.labels = self.task.targets.cpu().numpy().astype(np.int64)
         every = torch.arange(len(where), device=task.device)
-        x = torch.cat([self.task.batch(p).float() for p in torch.split(every, _BLOCK)]).cpu()
-        self.std, mean = torch.std_mean(x, dim=0, correction=0)
-        self.x, self.shown = x, (x - mean) / self.std.clamp_min(1e-6) / x.shape[1] ** 0.5
+        self.x = torch.cat([self.task.seen(p) for p in torch.split(every, _BLOCK)]).cpu()
+        self.std, mean = torch.std_mean(self.x, dim=0, correction=0)
+        self.shown = (self.x - mean) / self.std.clamp_min(1e-6)
         self.says = None if logits is None else calibrated(logits[rows], self.labels)
 
     def positive(self, ranker: Ranker[Any], k: int) -> float:
@@ -152,7 +152,14 @@ class _Bench:
         for side, share in ((own, SHARE), (~own, 1 - SHARE)):
             members = rng.permutation(np.flatnonzero(side))
             carries[members[: round(share * len(members))]] = True
-        shift = self._direction(rng) * self.std.clamp_min(1e-6) * self.x.shape[1] ** 0.5
+        columns = [torch.arange(self.task.inputs.shape[0])]
+        if self.task.views:  # a mark is loud in one of them
+            columns.append(
+                torch.tensor(self.task.views[rng.integers(len(self.task.views))].columns)
+            )
+        shift = torch.zeros(self.x.shape[1])
+        for some in columns:
+            shift[some] = self._direction(self.shown[:, some], rng) * self.std[some].clamp_min(1e-6)
         marked = self.x + torch.from_numpy(carries)[:, None] * shift
         result = _ranked(ranker, self._over(marked))
         if ranker.names_patterns and result is not None and not result.stages:
@@ -168,22 +175,27 @@ class _Bench:
         result = _ranked(ranker, replace(self.task, targets=targets))
         return result is not None and bool(result.stages)
 
-    def _direction(self, rng: np.random.Generator) -> Tensor:
+    @staticmethod
+    def _direction(shown: Tensor, rng: np.random.Generator) -> Tensor:
         """A combination of the ways in which samples differ, as long as `SEEN` asks for."""
-        n, d = self.shown.shape
+        n, d = shown.shape
+        shown = shown / d**0.5
         weights = torch.from_numpy(rng.standard_normal(n)).float() / n**0.5
-        v = weights @ self.shown
-        spread = self.shown.T @ self.shown / n
+        v = weights @ shown
+        spread = shown.T @ shown / n
         # The linear model that tells it best, no surer of any direction than of the mean one.
         head = torch.linalg.solve(spread + torch.eye(d) / d, v)
         reach = float((head @ spread @ head).sqrt() / (head @ v).clamp_min(1e-12))
-        out: Tensor = v * (2 * float(ndtri(SEEN)) * reach)
+        out: Tensor = v * (2 * float(ndtri(SEEN)) * reach * d**0.5)
         return out
 
     def _over(self, x: Tensor) -> Task:
         rows = np.arange(len(x))
-        inputs = Inputs(FeatureArray(x.numpy(), rows), self.task.device)
-        return replace(self.task, inputs=inputs, rows=torch.from_numpy(rows).to(self.task.device))
+        features, figures = x.tensor_split([self.task.inputs.shape[0]], dim=1)
+        inputs = Inputs(FeatureArray(features.contiguous().numpy(), rows), self.task.device)
+        kept = None if self.task.figures is None else figures.to(self.task.device)
+        where = torch.from_numpy(rows).to(self.task.device)
+        return replace(self.task, inputs=inputs, rows=where, figures=kept)
 
 
 def _ranked(ranker: Ranker[Any], task: Task) -> RankResult | None:

@@ -17,12 +17,26 @@ _NORMAL = 1.96  # standard deviations on each side of an interval of 95 %
 
 
 @dataclass(frozen=True)
+class Reading:
+    """What tells one pattern of other samples: see `PatternModel`; d are the columns it goes by."""
+
+    columns: list[int]
+    shift: Tensor
+    scale: Tensor  # divided by the root of d
+    head: Tensor  # d + 1 x classes
+    thresholds: Tensor
+    top: Tensor
+    against: bool
+
+
+@dataclass(frozen=True)
 class PatternModel:
     """Tells of any samples how far they follow the patterns of a ranking, by their features.
 
-    shift, scale: d, how features are standardised. heads: patterns x (d + 1) x classes.
-    thresholds: patterns x classes. top: patterns x classes, what samples of a class without the
-    pattern count as; NaN for classes with it.
+    shift, scale: d, how features are standardised. heads: patterns x (d + 1) x classes, 0 for
+    features outside a pattern's view. thresholds: patterns x classes. top: patterns x classes, what
+    samples of a class without the pattern count as; NaN for classes with it. against: of each
+    pattern 1 if a class is told against the likeliest other one, 0 if for itself, as in views.
     """
 
     shift: Tensor
@@ -30,18 +44,21 @@ class PatternModel:
     heads: Tensor
     thresholds: Tensor
     top: Tensor
+    against: Tensor
 
     def follows(self, features: Tensor, labels: Tensor) -> Floats:
         """n x patterns, on the scale of the stage columns: above one half a sample follows it.
 
-        features: n x d as the ranker saw them. labels: codes of the classes, as in training.
+        features: n x d as the ranker saw them (`Task.seen`). labels: codes of the classes, as in
+        training.
         """
         x = (features.double().cpu() - self.shift.double()) * self.scale.double()
         y = labels.cpu().numpy().astype(np.int64)
         out = np.empty((len(x), len(self.heads)))
         for k, head in enumerate(self.heads.double()):
             logits = (x @ head[:-1] + head[-1]).numpy()
-            margin = margins(logits, y) - self.thresholds[k].double().numpy()[y]
+            told = margins(logits, y) if self.against[k] else logits[np.arange(len(y)), y]
+            margin = told - self.thresholds[k].double().numpy()[y]
             top = self.top[k].double().numpy()[y]
             out[:, k] = share_of(np.where(np.isnan(top), margin, top))
         return out
@@ -50,7 +67,7 @@ class PatternModel:
         """The same for some of the patterns, by number; None for none."""
         if not which:
             return None
-        parts = (part[which] for part in (self.heads, self.thresholds, self.top))
+        parts = (part[which] for part in (self.heads, self.thresholds, self.top, self.against))
         return PatternModel(self.shift, self.scale, *parts)
 
     def save(self, path: Path) -> None:
@@ -71,10 +88,13 @@ def share_of(margin: Floats) -> Floats:
     return out
 
 
-def figures_of(follows: Flags, right: Flags, labels: Ints, chance: float) -> dict[str, Any]:
+def figures_of(
+    follows: Flags, right: Flags, labels: Ints, chance: float, view: str | None = None
+) -> dict[str, Any]:
     """What is known of a pattern without any attribute.
 
-    right: where the plain model tells the class. `without_it` is its accuracy to be expected where
+    right: where the plain model tells the class. view: where it was seen, None for all features.
+    `without_it` is its accuracy to be expected where
     the pattern no longer goes with the class: the mean of both sides, each class the same.
     """
     sides = []
@@ -85,6 +105,7 @@ def figures_of(follows: Flags, right: Flags, labels: Ints, chance: float) -> dic
     counts = np.bincount(labels)
     return {
         "chance": chance,
+        "view": view,
         "followed_by": float(follows.mean()),
         "share": (np.bincount(labels, follows) / np.maximum(counts, 1)).tolist(),
         "with_it": _accuracy(right[follows]),
@@ -105,9 +126,16 @@ def _accuracy(right: Flags) -> dict[str, Any]:
     return {"samples": n, "accuracy": 100 * p, "low": 100 * low, "high": 100 * high}
 
 
-def joined(stages: list[tuple[Tensor, Tensor, Tensor]], judge: Any) -> PatternModel | None:
-    """The patterns of these stages: head, thresholds and top of each."""
+def joined(stages: list[Reading], width: int) -> PatternModel | None:
+    """The patterns of these stages, over so many features."""
     if not stages:
         return None
-    heads, thresholds, tops = (torch.stack(parts) for parts in zip(*stages, strict=True))
-    return PatternModel(judge.shift.cpu(), judge.scale.cpu(), heads, thresholds, tops)
+    shift, scale = torch.zeros(2, width)
+    heads = torch.zeros(len(stages), width + 1, len(stages[0].thresholds))
+    for stage, head in zip(stages, heads, strict=True):
+        root = len(stage.columns) ** 0.5  # a part of the scale that differs from view to view
+        shift[stage.columns], scale[stage.columns] = stage.shift.cpu(), stage.scale.cpu() * root
+        head[stage.columns], head[-1] = stage.head[:-1] / root, stage.head[-1]
+    thresholds, top = (torch.stack([getattr(s, k) for s in stages]) for k in ("thresholds", "top"))
+    against = torch.tensor([float(s.against) for s in stages])
+    return PatternModel(shift, scale, heads, thresholds, top, against)

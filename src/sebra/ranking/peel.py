@@ -26,16 +26,18 @@ from torch import Tensor
 from sebra.engine.session import Session
 from sebra.engine.task import Task
 from sebra.ranking.balance import Flags, neutral_weights
-from sebra.ranking.candidate import find_candidate, told_plainly
-from sebra.ranking.crossfit import HeadJudge, Judge, NetworkJudge
+from sebra.ranking.candidate import told_plainly
+from sebra.ranking.crossfit import HeadJudge, Judge
 from sebra.ranking.evidence import Evidence
 from sebra.ranking.noise import SUSPECT, NoiseEstimate, estimate_noise, noise_among
-from sebra.ranking.patterns import figures_of, joined, share_of
+from sebra.ranking.patterns import Reading, figures_of, joined, share_of
 from sebra.ranking.ranking import Monitor, Ranker, RankResult
+from sebra.ranking.views import Sight, strongest
 from sebra.settings import Modes, StepConfig
 from sebra.values import check
 
 Floats = npt.NDArray[np.float64]
+_COVERED = 0.05  # chance to count a class in that lacks a pattern; few of its samples break it
 _EARLIER_SHARE = 0.5  # of the margins of stages before the last, in the order inside a pattern
 
 
@@ -96,7 +98,8 @@ class Stage:
     easy: Floats  # margin of the first model: how easily the class was told
     chance: float  # of a false alarm
     noise: Floats  # how likely each label is wrong, given the patterns before this one
-    reading: tuple[Tensor, Tensor, Tensor] | None = None  # tells it of other samples
+    reading: Reading | None = None  # tells it of other samples
+    view: str | None = None  # where it is seen; None: in all features
 
     @property
     def follows(self) -> npt.NDArray[np.bool_]:
@@ -114,15 +117,12 @@ class PeelRanker(Ranker[PeelConfig]):
         given = task.targets.cpu().numpy().astype(np.int64)
         estimate = estimate_noise(task) if cfg.least_noise < 1 else None
         noise = self._noise(estimate, len(given))
-        judge: HeadJudge | NetworkJudge
-        if task.inputs.is_image or task.inputs.is_text:
-            judge = NetworkJudge(task, session, cfg)
-        else:
-            judge = HeadJudge(task, (cfg.penalty, cfg.penalty_contrast))
+        sight = Sight.of(task, session, cfg)
+        judge = sight.judge
         found: list[Stage] = []
         tried: list[Stage] = []
         while len(found) < cfg.stages:
-            stage = self._stage(judge, session, given, noise, found, len(tried) + 1)
+            stage = self._stage(sight, session, given, noise, found, len(tried) + 1)
             tried.append(stage)
             follows = torch.from_numpy(stage.follows).to(task.device)
             monitor.round(len(tried) - 1, None, float("nan"), follows)
@@ -136,12 +136,12 @@ class PeelRanker(Ranker[PeelConfig]):
         # Networks are not trained once more: their first model is a plain one.
         heads = isinstance(judge, HeadJudge)
         right = told_plainly(judge, given) if heads else found[0].easy > 0
-        figures = [figures_of(s.follows, right, given, s.chance) for s in found]
+        figures = [figures_of(s.follows, right, given, s.chance, s.view) for s in found]
         readings = [s.reading for s in found if s.reading is not None]
         return replace(
             result,
             details={**result.details, "patterns": figures},
-            patterns=joined(readings, judge),
+            patterns=joined(readings, sight.width),
         )
 
     def _noise(self, estimate: NoiseEstimate | None, n: int) -> Floats:
@@ -152,7 +152,7 @@ class PeelRanker(Ranker[PeelConfig]):
 
     def _stage(
         self,
-        judge: Judge,
+        sight: Sight,
         session: Session,
         labels: npt.NDArray[np.int64],
         noise: Floats,
@@ -166,25 +166,31 @@ class PeelRanker(Ranker[PeelConfig]):
             if found and noise.any():
                 session.enter("noise")  # its parts are not those of the stage
                 try:
-                    wrong = _noise_given(judge, before, labels, noise)
+                    wrong = _noise_given(sight.judge, before, labels, noise)
                 finally:
                     session.leave()
             heard = np.asarray(before.all(axis=1))
-            kept = find_candidate(judge, before, labels, 1 - wrong, heard)
+            views = [judge for judge, _ in sight.views]
+            kept = strongest(sight.judge, views, before, labels, 1 - wrong, heard)
             return {**kept, "noise": torch.from_numpy(wrong)}
 
         fit = session.once(f"stage_{number}", compute)
         values = {k: v.double().numpy() for k, v in fit.items()}
         evidence, margin = Evidence(values["sums"], values["spreads"]), values["margin"]
-        covers = evidence.covers(self.config.chance)
+        looks = 1 + len(sight.views)
+        covers = evidence.covers(_COVERED)
         top = np.full(len(covers), np.nan)
         if covers.any():  # samples of classes without the pattern do not break it
             top[~covers] = max(float(margin[covers[labels]].max()), 1e-6)
             margin = np.where(covers[labels], margin, top[labels])
-        reading = None
+        name, reading = None, None
         if "head" in fit:
-            reading = fit["head"], fit["thresholds"], torch.from_numpy(top)
-        return Stage(margin, values["easy"], evidence.chance, values["noise"], reading)
+            judge, view = sight.at(int(fit["view"]))
+            name, columns = view.name or None, list(view.columns)
+            told = fit["head"], fit["thresholds"], torch.from_numpy(top)
+            reading = Reading(columns, judge.shift, judge.scale, *told, against=name is None)
+        chance = min(1.0, looks * evidence.chance)
+        return Stage(margin, values["easy"], chance, values["noise"], reading, name)
 
     def _result(
         self,

@@ -43,6 +43,7 @@ MEANINGS = (
     ("edges", "more edges, as of text or a mark,", "plainer"),
     ("black", "with black parts", "without black parts"),
     ("white", "with white parts", "without white parts"),
+    ("left out", "with gaps in its tones, as after editing,", "without gaps in its tones"),
     ("", "brighter", "darker"),
 )
 

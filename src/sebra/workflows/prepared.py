@@ -19,9 +19,11 @@ from sebra.engine.patches import Basis
 from sebra.engine.session import Session
 from sebra.engine.task import Task
 from sebra.engine.text_network import Encoder
+from sebra.engine.views import views_of_pictures
 from sebra.engine.weights import Weights
 from sebra.errors import UsageError
 from sebra.loading.decode import load_images
+from sebra.loading.descriptors import described
 from sebra.loading.inputs import Inputs
 from sebra.loading.texts import TokenArray, Tokeniser, load_texts
 from sebra.ranking.ranking import Ranker, Ranking
@@ -74,6 +76,7 @@ class Prepared:
     _contents: dict[str, tuple[Samples, Readable]] = field(default_factory=dict)
     _splits: dict[str, tuple[Samples, Inputs]] = field(default_factory=dict)
     _patches: dict[str, Inputs] = field(default_factory=dict)
+    _figures: dict[str, torch.Tensor] = field(default_factory=dict)
     _basis: Basis | None = None
     _moments: tuple[torch.Tensor, torch.Tensor] | None = None
     _head: Build | None = None  # over patch features
@@ -104,10 +107,29 @@ class Prepared:
         """A split as a ranker sees it: over frozen features of pictures, their patch features."""
         samples, _ = self.split(name)
         if name not in self._patches or (ranker is not None and not ranker.sees_patches):
-            return self.task(name)
+            return self._with_views(self.task(name), name, None, ranker)
         if self._head is None:
             self._head = head_over(self._patches["train"], len(samples.classes))
-        return self._task(samples, self._patches[name], self._head)
+        task = self._task(samples, self._patches[name], self._head)
+        return self._with_views(task, name, self._basis, ranker)
+
+    def _with_views(
+        self, task: Task, name: str, basis: Basis | None, ranker: Ranker[Any] | None
+    ) -> Task:
+        """The task with figures of its pictures, for rankers that name patterns."""
+        content = self._contents[name][1]
+        if self.mode != "features" or not isinstance(content, ImageArray):
+            return task
+        if ranker is not None and not ranker.names_patterns:
+            return task
+        if name not in self._figures:
+            show = _Bar(self.session, f"figures {name}", len(task))
+            with self.meter.phase("features"), show, distributed.main_first():
+                pictures = Inputs(content, self.device)
+                found = described(pictures, content_key(content), show.update)
+            self._figures[name] = torch.from_numpy(np.array(found)).to(self.device)
+        views = views_of_pictures(task.inputs.shape[0], basis)
+        return replace(task, figures=self._figures[name], views=views)
 
     def patterns(self, name: str, ranking: Ranking | None) -> torch.Tensor | None:
         """How far the samples of a split follow the patterns of a ranking; None if not known."""
@@ -118,7 +140,7 @@ class Prepared:
             self._splits.pop(name, None)
         task = self.rank_task(name=name)
         everyone = torch.arange(len(task), device=self.device)
-        follows = ranking.patterns.follows(task.batch(everyone).float(), task.targets)
+        follows = ranking.patterns.follows(task.seen(everyone), task.targets)
         return torch.from_numpy(follows).float()
 
     def imagenet(self) -> tuple[list[str], npt.NDArray[np.float32]] | None:
