@@ -114,9 +114,11 @@ def report(ranking: Ranking, path: str | Path, data: Any = None) -> Path:
     return write_report(run, Path(path))
 
 
-def audit(data: Any, path: str | Path = "report.html", **options: Any) -> Ranking:
-    """Ranks DATA and writes the report in one go; options as for `rank`."""
-    ranking = rank(data, **options)
+def audit(
+    data: Any, path: str | Path = "report.html", method: str = "peel", **options: Any
+) -> Ranking:
+    """Ranks DATA by the method that names patterns and writes the report; options of `rank`."""
+    ranking = rank(data, method, **options)
     report(ranking, path)
     return ranking
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from sebra.samples.table import Samples
 from sebra.showing.page import render
-from sebra.showing.thumbnails import pictures_of, shots
+from sebra.showing.thumbnails import addresses, pictures_of
 from sebra.showing.words import shortened, visible
 from sebra.whole import write_text
 
@@ -102,8 +102,8 @@ def _galleries(found: Mapping[str, Any], samples: Samples) -> list[dict[str, Any
     read = pictures_of(samples, np.arange(len(samples)), SIDE)
     out = []
     for title, many, shown in parts:
-        pictures = list(shots(read, [place[s["id"]] for s in shown], SIDE))
-        cards = [{**s, "picture": p.address if p else None}
+        pictures = list(addresses(read, [place[s["id"]] for s in shown], SIDE))
+        cards = [{**s, "picture": p}
                  for s, p in zip(shown, pictures, strict=True)]  # fmt: skip
         out.append({"title": title, "n": many, "cards": cards})
     return out

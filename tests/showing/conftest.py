@@ -123,7 +123,14 @@ def full_run(**more: Any) -> ReportInput:
         **{
             **run.__dict__,
             "history": history,
-            "metrics": {"ranking": {"somers_d": 0.81, "tau_b": 0.6, "published": 0.9}},
+            "metrics": {
+                "ranking": {
+                    "somers_d": 0.81,
+                    "tau_b": 0.6,
+                    "published": 0.9,
+                    "patterns": [found_pattern(classes)],
+                }
+            },
             "config": {"command": "rank", "seed": 3, "settings": {"p_critical": 0.7}},
             "faults": [Fault("train/broken.png", "empty file")],
             "command": "sebra audit pictures --seed 3",
@@ -132,6 +139,18 @@ def full_run(**more: Any) -> ReportInput:
             "notes": ["features mode: there is no GPU"],
         }
     )
+
+
+def found_pattern(classes: tuple[str, ...]) -> dict[str, Any]:
+    """What a run knows of its first pattern."""
+    return {
+        "with_it": {"samples": 190, "accuracy": 97.2, "low": 94.0, "high": 99.0},
+        "against_it": {"samples": 50, "accuracy": 31.5, "low": 20.1, "high": 45.2},
+        "words": [
+            {"kind": "colour", "area": 0.984, "phrases": dict.fromkeys(classes, "bluer")},
+            {"kind": "top", "area": 0.91, "phrases": {classes[0]: "bluer at the top"}},
+        ],
+    }
 
 
 @dataclass

@@ -19,7 +19,7 @@ from .conftest import HOSTILE, Watched, full_run
 pytestmark = pytest.mark.browser
 CONTRAST = Path(__file__).with_name("contrast.js")
 SUSPECTS = 20
-FOLLOWS, BREAKS = '[aria-label="Follow bias 2, boat"]', '[aria-label="Break bias 2, boat"]'
+FOLLOWS, BREAKS = '[aria-label="Follow pattern 2, boat"]', '[aria-label="Break pattern 2, boat"]'
 LONG = "a first sentence about boats " + "and so on " * 40 + "to the last word"
 
 
@@ -73,7 +73,7 @@ def test_both_sides_of_a_bias_open_by_mouse_and_by_keyboard(page: Any) -> None:
         "t => t.querySelector('img').naturalWidth > 0", arg=tile.element_handle()
     )
     tile.click()
-    assert "breaks it" in page.locator("#d-table tr", has_text="bias 2").inner_text()
+    assert "breaks it" in page.locator("#d-table tr", has_text="pattern 2").inner_text()
     page.keyboard.press("ArrowRight")
     page.keyboard.press("Escape")
     second = ids(page, BREAKS)[1]
@@ -83,7 +83,7 @@ def test_both_sides_of_a_bias_open_by_mouse_and_by_keyboard(page: Any) -> None:
     page.locator(f"{FOLLOWS} .tile").first.focus()
     page.keyboard.press("End")
     page.keyboard.press("Enter")
-    assert "follows it" in page.locator("#d-table tr", has_text="bias 2").inner_text()
+    assert "follows it" in page.locator("#d-table tr", has_text="pattern 2").inner_text()
 
 
 def test_a_bias_folds_by_mouse_and_by_keyboard(page: Any) -> None:
@@ -100,10 +100,10 @@ def test_heat_maps_are_drawn_and_described(page: Any) -> None:
     assert maps.count() == 3
     drawn = maps.evaluate_all("all => all.map(i => [i.alt, i.naturalWidth > 0])")
     assert drawn == [
+        ["Where pattern 1 sits in images of boat, averaged", True],
+        ["Where pattern 2 sits in images of boat, averaged", True],
         ["Where the most spurious images of boat differ from the least spurious ones, averaged",
          True],
-        ["Where bias 1 sits in images of boat, averaged", True],
-        ["Where bias 2 sits in images of boat, averaged", True],
     ]  # fmt: skip
 
 
@@ -115,19 +115,19 @@ def test_the_range_is_large_enough_to_see_beside_a_heat_map(page: Any) -> None:
 
 
 def test_what_controls_showed_is_said_in_words(page: Any) -> None:
-    summary = page.locator("#summary").inner_text()
+    summary = page.locator("#next").inner_text()
     assert "A mark would have been found in 8 of 10 trials." in summary
 
 
 def test_the_next_commands_take_the_network_along(page: Any) -> None:
-    page.locator("#summary .copy").first.click()
+    page.locator("#next .copy").first.click()
     copied = page.evaluate("navigator.clipboard.readText()")
     assert copied == (
         "sebra debias pictures --mode features --weights 'my weights.safetensors' --ranking runs/a"
     )
-    page.locator("#summary .copy").nth(1).focus()
+    page.locator("#next .copy").nth(1).focus()
     page.keyboard.press("Enter")
-    page.locator("#summary .copy", has_text="Copied").nth(1).wait_for()
+    page.locator("#next .copy", has_text="Copied").nth(1).wait_for()
     assert page.evaluate("navigator.clipboard.readText()").endswith("--exclude marks.csv")
 
 
@@ -147,6 +147,16 @@ def test_suspects_say_why_and_offer_their_label(page: Any) -> None:
     assert page.locator("#tray-text").inner_text() == "1 marked: 1 relabel"
 
 
+def test_suspects_are_walked_one_after_the_other(page: Any) -> None:
+    page.locator(".suspects .tile").first.click()
+    assert page.locator("#d-place").inner_text().startswith("1 of 12")
+    first = shown = page.locator("#d-id").inner_text()
+    page.keyboard.press("ArrowRight")
+    assert page.locator("#d-place").inner_text().startswith("2 of 12")
+    shown = page.locator("#d-id").inner_text()
+    assert shown != first
+
+
 def test_further_suspects_unfold_by_keyboard(page: Any) -> None:
     more = page.locator("#suspects details")
     assert page.locator(".suspects .tile:visible").count() == 12
@@ -162,7 +172,7 @@ def test_further_suspects_unfold_by_keyboard(page: Any) -> None:
 def test_every_section_is_reached_from_the_menu_by_keyboard(page: Any) -> None:
     links = page.locator("nav a")
     assert links.all_inner_texts() == [
-        "Summary", "Classes", "Biases", "Suspects", "Groups", "Browse", "Training", "Run",
+        "Summary", "Patterns", "Classes", "Suspects", "Groups", "Browse", "Training", "Run",
     ]  # fmt: skip
     for i in range(links.count()):
         links.nth(i).focus()

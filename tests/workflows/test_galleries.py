@@ -14,7 +14,7 @@ import pytest
 from sebra.samples.open import open_samples
 from sebra.samples.table import alignment
 
-SIDES = re.compile(r'aria-label="(Follow|Break) bias (\d+), ([^"]*)">(.*?)</ul>', re.S)
+SIDES = re.compile(r'aria-label="(Follow|Break) pattern (\d+), ([^"]*)">(.*?)</ul>', re.S)
 DATA = re.compile(r'<script type="application/json" id="data">(.*?)</script>', re.S)
 ENOUGH = 0.8
 

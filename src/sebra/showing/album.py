@@ -8,21 +8,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
-from sebra.samples.table import Texts
-from sebra.showing.looks import differences
+from sebra.samples.table import FeatureArray, Texts
+from sebra.showing.findings import column_name
 from sebra.showing.ranked import Ranked
-from sebra.showing.thumbnails import Thumbnail, pictures_of, shots, side_for
+from sebra.showing.thumbnails import Thumbnail, addresses, pictures_of, side_for
 from sebra.showing.words import shortened, visible
-
-Array = npt.NDArray[Any]
 
 PAGE_BYTES = 12_500_000  # for samples; tables, charts and scripts take the rest of 15 MB
 INDEX_BYTES = 2_500_000  # for the ids of samples that are not shown
 CARD_BYTES = 700  # of markup around a sample in a gallery
 EXCERPT = 600
+COLUMNS = 6  # of a table of numbers that a sample is shown by
 
 
 @dataclass(frozen=True)
@@ -33,7 +29,6 @@ class Entry:
     row: int
     alt: str
     picture: str | None
-    look: tuple[float, ...] | None
     text: str
     rank: int
     label: str
@@ -49,12 +44,6 @@ class Album:
     def take(self, rows: Sequence[int]) -> list[Entry]:
         return [self.entries[row] for row in rows if row in self.entries]
 
-    def differences(self, rows: Sequence[int], score: Array) -> list[tuple[str, float]]:
-        """In what the pictures of rows with a high score differ from the others."""
-        seen = [(e.look, e.row) for e in self.take(rows) if e.look]
-        looks = np.array([look for look, _ in seen])
-        return differences(looks, score[[row for _, row in seen]])
-
 
 def album_of(ranked: Ranked, rows: Sequence[int], thumbnail: Thumbnail | None) -> Album:
     """Takes rows in the order given until the page's budget of bytes is spent."""
@@ -62,9 +51,8 @@ def album_of(ranked: Ranked, rows: Sequence[int], thumbnail: Thumbnail | None) -
     read = thumbnail or pictures_of(ranked.samples, ranked.rows, side)
     entries: dict[int, Entry] = {}
     spent = 0
-    for row, shot in zip(rows, shots(read, rows, side), strict=True):
+    for row, picture in zip(rows, addresses(read, rows, side), strict=True):
         label = ranked.classes[ranked.labels[row]]
-        picture, look = (shot.address, shot.look) if shot else (None, None)
         text = "" if picture else _text(ranked, row)
         alt = (
             f"{shortened(visible(label), 60)}, rank {ranked.rank[row]}: "
@@ -75,7 +63,7 @@ def album_of(ranked: Ranked, rows: Sequence[int], thumbnail: Thumbnail | None) -
             break
         spent += cost
         number = len(entries)
-        entries[row] = Entry(number, row, alt, picture, look, text, int(ranked.rank[row]), label)
+        entries[row] = Entry(number, row, alt, picture, text, int(ranked.rank[row]), label)
     return Album(entries, side)
 
 
@@ -116,10 +104,12 @@ def search_index(ranked: Ranked) -> list[dict[str, Any]] | None:
 
 
 def _text(ranked: Ranked, row: int) -> str:
-    content = ranked.samples.content
-    if not isinstance(content, Texts) or ranked.rows[row] < 0:
+    content, place = ranked.samples.content, int(ranked.rows[row])
+    if place >= 0 and isinstance(content, FeatureArray):
+        values = content.values[content.rows[place]][:COLUMNS].tolist()
+        return ", ".join(f"{column_name(content, k)} {v:.4g}" for k, v in enumerate(values))
+    if not isinstance(content, Texts) or place < 0:
         return ""
-    place = int(ranked.rows[row])
     parts = [content.first[place], content.second[place] if content.second else ""]
     return shortened(visible(" — ".join(p for p in parts if p)), EXCERPT)
 

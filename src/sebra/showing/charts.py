@@ -111,6 +111,19 @@ def svg(figure: Figure, title: str, key: str) -> Markup:
     return head + Markup(text[text.index(">") + 1 :])  # the library escapes its text
 
 
+def both_sides(title: str, follow: Array, other: Array, key: str) -> Markup:
+    """How the values of one column lie on both sides of a pattern, each side as a share."""
+    with drawing(*SMALL) as (figure, axes):
+        edges = np.histogram_bin_edges(np.concatenate([follow, other]), bins=16)
+        for values, colour, label in ((follow, SPURIOUS, "follow it"), (other, CORE, "break it")):
+            shares = np.full(len(values), 100 / max(1, len(values)))
+            axes.hist(values, edges.tolist(), weights=shares, color=colour, alpha=0.65, label=label)
+        axes.set_xlabel(shortened(visible(title), 2 * LABEL))
+        axes.set_ylabel("%")
+        axes.legend(fontsize=8)
+        return svg(figure, f"Values of {shortened(visible(title), 80)} on both sides", key)
+
+
 def buckets(counts: Mapping[int, int], label: str, key: str) -> Markup:
     """How many samples of one class were learned in each round."""
     numbers, values = list(counts), list(counts.values())

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -41,6 +41,7 @@ class Bias:
     follows: float  # share of all samples
     per_class: Mapping[str, float]
     related: tuple[tuple[str, float], ...]  # attributes with their Somers' D, strongest first
+    found: Mapping[str, Any] = field(default_factory=dict)  # what the run knows of the pattern
 
 
 def cues(samples: Samples) -> list[Cue]:
@@ -68,9 +69,10 @@ def cues(samples: Samples) -> list[Cue]:
     return out
 
 
-def biases(ranked: Ranked) -> list[Bias]:
+def biases(ranked: Ranked, patterns: Sequence[Mapping[str, Any]] = ()) -> list[Bias]:
     """The discovered biases, strongest first as the ranking found them."""
     out = []
+    known = [*patterns, *[{}] * len(ranked.stages)]
     for number, (stage, column) in enumerate(ranked.stages.items(), 1):
         follows = column > FOLLOWS
         per_class = {
@@ -79,7 +81,9 @@ def biases(ranked: Ranked) -> list[Bias]:
             if len(order)
         }
         related = _related(ranked, column)
-        out.append(Bias(stage, number, float(follows.mean()), per_class, related))
+        out.append(
+            Bias(stage, number, float(follows.mean()), per_class, related, known[number - 1])
+        )
     return out
 
 

@@ -137,6 +137,9 @@ def _best(family: Family, values: Array, side: Array) -> tuple[Callable[[Array],
     """The column that tells both sides apart best, as a score, and its words."""
     ahead = areas(values, side) - 0.5
     best = int(np.abs(ahead).argmax())
+    # Of things, what is there says more than what is missing.
+    if not family.together and ahead.max() > abs(ahead[best]) - NEAR:
+        best = int(ahead.argmax())
     names = family.names[best]
     if len(names) > 2:  # a value in the middle may be what they share
         usual = np.median(values[side], axis=0)

@@ -12,6 +12,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from sebra.showing.findings import marked
 from sebra.showing.words import count, figure, name, page_json, percent, shortened, visible
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -69,6 +70,7 @@ def _environment() -> Environment:
     )
     environment.filters.update(
         name=name,
+        marked=marked,
         figure=figure,
         count=count,
         percent=percent,

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from sebra.showing import charts, facts
+from sebra.showing import charts, facts, findings
 from sebra.showing.album import Album, album_of, page_data, search_index
 from sebra.showing.groups import group_context
 from sebra.showing.picking import Picked, pick
-from sebra.showing.ranked import FOLLOWS, Ranked, ranked_of
+from sebra.showing.ranked import Ranked, ranked_of
 from sebra.showing.report import ReportInput
 from sebra.showing.summary import summarise
 from sebra.showing.thumbnails import data_address
@@ -42,7 +42,8 @@ def page_context(run: ReportInput) -> dict[str, Any]:
     ranked = ranked_of(run.table, run.samples)
     picked = pick(ranked)
     album = album_of(ranked, picked.by_importance(), run.thumbnail)
-    cues, biases = facts.cues(run.samples), facts.biases(ranked)
+    cues = facts.cues(run.samples)
+    biases = facts.biases(ranked, run.metrics.get("ranking", {}).get("patterns", ()))
     data = _shell_data(run)
     return {
         "title": visible(run.title),
@@ -102,25 +103,15 @@ def _all_buckets(ranked: Ranked) -> Markup:
 
 def _tiles(run: ReportInput, ranked: Ranked) -> list[tuple[str, str, str]]:
     """The large figures: name, value, what it means."""
-    ranking = run.metrics.get("ranking", {})
     tiles = []
     if len(ranked):
-        used = figure(len(np.unique(ranked.bucket)))
         tiles.append(("samples ranked", figure(len(ranked)), f"in {len(ranked.classes)} classes"))
-        tiles.append(("rounds used", used, "buckets with at least one sample"))
     if ranked.stages:
-        tiles.append(("biases found", str(len(ranked.stages)), "each with a gallery below"))
+        tiles.append(("patterns found", str(len(ranked.stages)), "each with both sides above"))
     said = run.verdicts.get("patterns", {})
     if ranked.stages and said:
         shown = f"{len(said)} of {len(ranked.stages)}"
-        tiles.append(("biases reviewed", shown, "with the verdict of a person"))
-    for key in ("somers_d", "pd"):
-        if mean(ranking.get(key)) is not None:
-            label, meaning = RANKING_FIGURES[key]
-            tiles.append((label, figure(ranking[key], 2 if key != "pd" else 1), meaning))
-    if mean(ranking.get("trust")) is not None:
-        meaning = "what controls on copies of the data kept of a planted mark"
-        tiles.append(("trust", figure(ranking["trust"], 2), meaning))
+        tiles.append(("patterns reviewed", shown, "with the verdict of a person"))
     models = [(c.get("name", "model"), c.get("evaluation", {})) for c in run.comparisons]
     if not models:
         models = [("model", run.metrics.get("evaluation", {}))]
@@ -153,7 +144,6 @@ def _classes(
                 "heatmap": _heatmap(run.heatmaps.get(ENDS, {}), label),
                 "most": album.take(picked.most[c].tolist()),
                 "least": album.take(picked.least[c].tolist()),
-                "looks": album.differences(picked.spread[c].tolist(), -ranked.rank),
                 "spread": [e.number for e in album.take(picked.spread[c].tolist())],
             }
         )
@@ -166,25 +156,30 @@ def _biases(
     out = []
     for bias in biases:
         maps = run.heatmaps.get(bias.stage, {})
-        panels = [
+        panels: list[dict[str, Any]] = [
             {
                 "label": ranked.classes[contrast.label],
                 "share": bias.per_class[ranked.classes[contrast.label]],
                 "follows": album.take(contrast.follows.tolist()),
                 "breaks": album.take(contrast.breaks.tolist()),
-                "looks": album.differences(
-                    _of_class(ranked, album, contrast.label), ranked.stages[bias.stage] > FOLLOWS
-                ),
                 "heatmap": _heatmap(maps, ranked.classes[contrast.label]),
             }
             for contrast in picked.contrasts[bias.stage]
         ]
-        out.append({"bias": bias, "panels": panels, "hidden": len(ranked.classes) - len(panels)})
+        panels.sort(key=lambda panel: round(panel["share"], 2))  # those that break it are there
+        out.append(
+            {
+                "bias": bias,
+                "sentence": findings.sentence(bias.found, bias.per_class),
+                "telling": findings.telling(bias.found),
+                "rests": findings.rests(bias.found),
+                "phrases": findings.phrases_of(bias.found),
+                "histograms": findings.histograms(ranked, bias.stage),
+                "panels": panels,
+                "hidden": len(ranked.classes) - len(panels),
+            }
+        )
     return out
-
-
-def _of_class(ranked: Ranked, album: Album, label: int) -> list[int]:
-    return [row for row in album.entries if ranked.labels[row] == label]
 
 
 def _heatmap(maps: Any, label: str) -> str | None:

@@ -10,6 +10,7 @@ import numpy as np
 from markupsafe import Markup
 
 from sebra.showing.facts import Bias, Cue
+from sebra.showing.findings import rests, sentence
 from sebra.showing.picking import SUSPECT
 from sebra.showing.ranked import Ranked
 from sebra.showing.words import count, figure, listed, mean, name, percent
@@ -17,8 +18,7 @@ from sebra.showing.words import count, figure, listed, mean, name, percent
 Level = Literal["strong", "some", "weak", "unknown"]
 NEARLY, STRONG, SOME = 0.8, 0.5, 0.2  # strength of a cue
 COSTLY = 15.0  # points between the I.D. accuracy and the worst group
-FOUND, PARTLY = 0.5, 0.2  # Somers' D of the ranking
-SWALLOWED = 0.5  # share of the samples in one bucket
+SWALLOWED = 0.5  # share of the samples that are learned at once, or never
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def summarise(
         summary.answers.append(Answer("Can the ranking be trusted?", Markup(" ").join(trust)))
     if ranked.noise is not None:
         summary.answers.append(Answer("Are labels wrong?", _suspects(ranked.noise)))
-    summary.steps = _steps(ranked, summary.level, data, run or "RUN")
+    summary.steps = _steps(ranked, summary.level, metrics, data, run or "RUN")
     return summary
 
 
@@ -105,6 +105,10 @@ def _from_verdict(biases: Sequence[Bias], verdict: Mapping[str, str]) -> Summary
     if verdict["state"] == "found":
         return Summary(found.level, found.headline, [why, *found.answers])
     headline = Markup("It cannot be told whether there is a pattern: look at the galleries")
+    if biases:
+        headline = Markup(
+            "A possible pattern, which the controls do not confirm: compare both sides"
+        )
     return Summary("unknown", headline, [why, *found.answers])
 
 
@@ -138,23 +142,26 @@ def _from_cues(cues: Sequence[Cue]) -> Summary:
 
 
 def _from_biases(biases: Sequence[Bias]) -> Summary:
-    many = f"{len(biases)} possible shortcuts" if len(biases) > 1 else "One possible shortcut"
-    said = [
-        Markup("bias {} carries {} of the samples").format(b.number, percent(b.follows))
-        for b in biases[:4]
-    ]
-    classes = [Markup("bias {}: {}").format(b.number, _shares(b.per_class, 3)) for b in biases[:2]]
-    strong = Markup(
-        "A network that saw little else got their class right: {}. The data has no attribute "
-        "columns, so whether that is a shortcut or simply the easy part of the class is for a "
-        "person to judge: compare the two sides of each bias below."
-    ).format(listed(said))
+    """The first pattern in words, and how much rests on each."""
+    first, many = biases[0], len(biases)
+    headline = Markup("One pattern found" if many == 1 else f"{many} patterns found")
+    if first.found.get("words"):
+        said = sentence(first.found, first.per_class)
+        headline = said if many == 1 else Markup("{}, the first: {}").format(headline, said)
+    parts = [Markup("Pattern {}: {}").format(b.number, text) for b in biases
+             if (text := rests(b.found))]  # fmt: skip
+    shares = [Markup("Pattern {} is followed by {} of the samples.").format(
+        b.number, percent(b.follows)) for b in biases]  # fmt: skip
+    judge = Markup(
+        "Whether a pattern is a shortcut or what the class is about is for a person to judge: "
+        "compare both sides."
+    )
     return Summary(
         "some",
-        Markup("{} to look at").format(many),
+        headline,
         [
-            Answer("How strong is it?", strong),
-            Answer("Which classes?", Markup("Most in {}.").format(Markup("; ").join(classes))),
+            Answer("How much rests on it?", Markup(" ").join(parts or shares)),
+            Answer("Is it a shortcut?", judge),
         ],
     )
 
@@ -203,33 +210,16 @@ def _cost(metrics: Mapping[str, Any], comparisons: Sequence[Mapping[str, Any]]) 
 
 
 def _trust(ranking: Mapping[str, Any]) -> list[Markup]:
-    out = []
-    d = mean(ranking.get("somers_d"))
-    if d is not None:
-        said = "follows" if d >= FOUND else "partly follows" if d >= PARTLY else "does not follow"
-        out.append(
-            Markup("It {} the known attributes: Somers’ D {} (1 perfect, 0 chance).").format(
-                said, figure(ranking["somers_d"], 2)
-            )
-        )
-    for said in ranking.get("controls", {}).get("said", ()):
-        out.append(Markup("{}.").format(str(said)[:1].upper() + str(said)[1:]))
+    said = ranking.get("controls", {}).get("said", ())
+    out = [Markup("{}.").format(str(one)[:1].upper() + str(one)[1:]) for one in said]
     learned = mean(ranking.get("learned"))
     share = mean(ranking.get("largest_bucket_share"))
     if learned is not None and learned < SWALLOWED:
-        out.append(
-            Markup(
-                "{} of the samples were learned before the run ended; the others stand in the "
-                "last bucket, in the order of the network’s confidence alone."
-            ).format(f"Only {percent(learned)}" if learned else "None")
-        )
+        text = "{} of the samples were learned before the run ended; the others stand last."
+        out.append(Markup(text).format(f"Only {percent(learned)}" if learned else "None"))
     elif share is not None and share > SWALLOWED:
-        out.append(
-            Markup(
-                "One round swallowed {} of the samples; inside it the order rests on the network’s "
-                "confidence alone."
-            ).format(percent(share))
-        )
+        text = "{} of the samples were learned at once; their order says little."
+        out.append(Markup(text).format(percent(share)))
     return out
 
 
@@ -242,21 +232,31 @@ def _suspects(noise: Any) -> Markup:
     )
 
 
-def _steps(ranked: Ranked, level: Level, data: str, run: str) -> list[Step]:
+def _steps(
+    ranked: Ranked, level: Level, metrics: Mapping[str, Any], data: str, run: str
+) -> list[Step]:
+    """Advice that fits what was found and what was done already."""
     if not len(ranked):
         text = Markup("Rank the training samples, to see which shortcuts a model may take.")
         return [Step(text, f"sebra audit {data}")]
-    steps = [
-        Step(
-            Markup(
-                "Look at the least spurious samples of each class: they show what a model must get "
-                "right without the shortcut. Collect more like them if you can."
-            )
+    steps = []
+    if level == "weak":
+        steps.append(Step(Markup("Train as usual: there is no pattern to take care of.")))
+    elif level == "unknown":
+        text = Markup(
+            "Look at both ends of each class before you change anything: the figures do not say "
+            "whether there is a pattern. More samples, or columns that describe them, would."
         )
-    ]
-    if level != "weak":
-        text = Markup("Train a model that does not need the shortcut, from this ranking.")
+        steps.append(Step(text))
+    elif "evaluation" in metrics:
+        text = Markup("Compare the model with plain training, below, before you use it.")
+        steps.append(Step(text))
+    else:
+        text = Markup("If the pattern is not what the class is about, train a model without it.")
         steps.append(Step(text, f"sebra debias {data} --ranking {run}"))
-    text = Markup("Mark wrong or unwanted samples below, export the marks and leave them out.")
-    steps.append(Step(text, f"sebra rank {data} --exclude marks.csv"))
+        text = Markup("Collect more samples like those that break it, if you can.")
+        steps.append(Step(text))
+    if ranked.noise is not None and (ranked.noise >= SUSPECT).any():
+        text = Markup("Mark wrong samples below, export the marks and leave them out.")
+        steps.append(Step(text, f"sebra rank {data} --exclude marks.csv"))
     return steps

@@ -6,11 +6,9 @@ import base64
 import io
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sebra.samples.table import ImageArray, ImageFiles, IntArray, Samples
-from sebra.showing.looks import look_of
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -21,17 +19,9 @@ SIDES = (192, 160, 128, 96, 72, 48)
 BYTES_PER_PIXEL = 0.3  # of a JPEG at QUALITY with its base64, on photographs
 QUALITY = 74
 AIM_BYTES = 7_000_000  # for all pictures, by estimate; the page's budget is what binds
-LONGEST = 1.6  # of the long side to the short one; more is cropped
+LONGEST = 1.6  # of the long side to `side`; a longer picture is made smaller
 FULL_COLOUR_BELOW = 64  # small pictures keep their colour resolution
 THREADS = 4
-
-
-@dataclass(frozen=True)
-class Shot:
-    """A picture as a `data:` address, and what it looks like."""
-
-    address: str
-    look: tuple[float, ...]
 
 
 def side_for(count: int) -> int:
@@ -65,29 +55,29 @@ def pictures_of(samples: Samples, rows: IntArray, side: int) -> Thumbnail:
     return read
 
 
-def shots(thumbnail: Thumbnail, rows: Sequence[int], side: int) -> Iterator[Shot | None]:
+def addresses(thumbnail: Thumbnail, rows: Sequence[int], side: int) -> Iterator[str | None]:
     """The picture of each row, None where there is none to show.
 
     `thumbnail` is called from several threads.
     """
 
-    def encode(row: int) -> Shot | None:
+    def encode(row: int) -> str | None:
         try:
             image = thumbnail(row)
         except (OSError, ValueError, SyntaxError):  # moved or broken since it was ranked
             return None
-        return None if image is None else Shot(data_address(image, side), look_of(image))
+        return None if image is None else data_address(image, side)
 
     with ThreadPoolExecutor(THREADS) as pool:
         yield from pool.map(encode, rows)
 
 
 def data_address(image: Image.Image, side: int) -> str:
-    """A JPEG of the image whose short side is `side` at most, without its meta data."""
+    """A JPEG of the whole image, its short side `side` at most, without its meta data."""
     from PIL import Image as Images
 
-    image = _trimmed(image.convert("RGB"))
-    scale = side / min(image.size)
+    image = image.convert("RGB")
+    scale = min(side / min(image.size), LONGEST * side / max(image.size))
     if scale < 1:
         width, height = (max(1, round(length * scale)) for length in image.size)
         image = image.resize((width, height), Images.Resampling.LANCZOS, reducing_gap=2.0)
@@ -103,13 +93,3 @@ def data_address(image: Image.Image, side: int) -> str:
         icc_profile=None,
     )
     return "data:image/jpeg;base64," + base64.b64encode(out.getvalue()).decode("ascii")
-
-
-def _trimmed(image: Image.Image) -> Image.Image:
-    """The middle of a very long picture."""
-    width, height = image.size
-    most = round(min(width, height) * LONGEST)
-    left, top = max(0, (width - most) // 2), max(0, (height - most) // 2)
-    if not left and not top:
-        return image
-    return image.crop((left, top, width - left, height - top))

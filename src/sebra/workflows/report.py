@@ -36,6 +36,8 @@ def report_run(folder: RunFolder, out: str | None = None, data: str | None = Non
     if not comparisons and metrics.get("evaluation"):
         name = str(metrics.get("method", "model"))
         comparisons = ({"name": name, "evaluation": metrics["evaluation"]},)
+        if metrics.get("plain"):
+            comparisons = ({"name": "plain training", "evaluation": metrics["plain"]}, *comparisons)
     found = write_report(
         report_input(folder, samples, config, metrics, comparisons),
         Path(out) if out else folder.path / REPORT,

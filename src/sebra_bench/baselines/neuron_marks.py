@@ -19,7 +19,7 @@ from sebra.errors import UsageError
 from sebra.runs.folder import RunFolder
 from sebra.samples.marks import GUARD, read_marks
 from sebra.samples.table import Samples
-from sebra.showing.thumbnails import pictures_of, shots, side_for
+from sebra.showing.thumbnails import addresses, pictures_of, side_for
 
 TEMPLATE, PAGE = "neurons.json", "neurons.html"
 MOST_PICTURES = 2000
@@ -161,11 +161,11 @@ def render_page(part: Samples, neurons: tuple[tuple[Neuron, ...], ...]) -> str:
     unique = list(dict.fromkeys(rows))
     side = side_for(len(unique))
     read = pictures_of(part, np.arange(len(part), dtype=np.int64), side)
-    pictures = dict(zip(unique, shots(read, unique, side), strict=True))
+    pictures = dict(zip(unique, addresses(read, unique, side), strict=True))
 
     def example(i: int) -> dict[str, Any]:
         shot = pictures.get(i)
-        return {"id": str(part.ids[i]), "picture": shot.address if shot else None}
+        return {"id": str(part.ids[i]), "picture": shot}
 
     classes = [
         {

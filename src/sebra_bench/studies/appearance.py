@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 
 from sebra.samples.table import ImageArray
-from sebra.showing.looks import colours
 
 Array = npt.NDArray[Any]
 PARTS = ("picture", "centre", "border")
@@ -136,3 +135,16 @@ def _standard(values: Array) -> Array:
     spread = values.std(0)
     centred: Array = (values - values.mean(0)) / np.where(spread > 1e-12, spread, 1.0)
     return centred
+
+
+def colours(pixels: npt.NDArray[Any]) -> tuple[float, ...]:
+    """Brightness, redness, greenness, blueness and colourfulness of pixels (… x 3, 0 to 1)."""
+    pixels = pixels.reshape(-1, 3)
+    red, green, blue = pixels.mean(axis=0)
+    return (
+        float(pixels.mean()),
+        float(red - (green + blue) / 2),
+        float(green - (red + blue) / 2),
+        float(blue - (red + green) / 2),
+        float((pixels.max(axis=1) - pixels.min(axis=1)).mean()),
+    )

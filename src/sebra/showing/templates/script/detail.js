@@ -24,7 +24,7 @@ const facts = (sample) => {
   if (sample.spuriosity !== null) rows.push(["spuriosity", sample.spuriosity.toFixed(3)]);
   sample.stages.forEach((value, k) => {
     if (value === null) return;
-    rows.push([`bias ${k + 1}`, `${value.toFixed(3)}, ${value > FOLLOWS ? "follows" : "breaks"} it`]);
+    rows.push([`pattern ${k + 1}`, `${value.toFixed(3)}, ${value > FOLLOWS ? "follows" : "breaks"} it`]);
   });
   if (sample.noise !== null) rows.push(["noise", sample.noise.toFixed(3)]);
   if (sample.suggested && sample.suggested !== report.classes[sample.label]) rows.push(["suggested label", sample.suggested]);
@@ -67,7 +67,7 @@ const drawDetail = () => {
   drawMarks(sample);
 };
 const openDetail = (tile) => {
-  const tiles = tilesOf(tile.closest(".grid"));
+  const tiles = tilesOf(tile.closest(".suspects") ?? tile.closest(".grid"));
   shown = { number: Number(tile.dataset.s), tiles, place: tiles.indexOf(tile) };
   drawPicture(shown.number);
   drawDetail();

@@ -11,6 +11,13 @@ const otherLabel = (sample) => {
   if (suggested >= 0 && suggested !== sample.label) return suggested;
   return report.classes.length > 1 ? (sample.label + 1) % report.classes.length : sample.label;
 };
+// `R` again goes on to the next class, so that nobody has to leave the keys for the list.
+const nextLabel = (sample) => {
+  const now = report.classes.indexOf(marks.get(sample.id)?.label);
+  if (now < 0) return otherLabel(sample);
+  const next = (now + 1) % report.classes.length;
+  return next === sample.label ? (next + 1) % report.classes.length : next;
+};
 const setMark = (number, mark, label) => {
   const sample = samples[number];
   if (mark) {

@@ -28,16 +28,17 @@ document.addEventListener("click", (event) => {
 });
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey) return;
-  if (event.target.closest("input, select, textarea")) return;
+  const choosing = event.target.closest("#d-label");
+  if (!choosing && event.target.closest("input, select, textarea")) return;
   const tile = event.target.closest(".tile");
   const key = event.key.toLowerCase();
   if (detail.open) {
+    if (choosing && !(key in KEYS)) return;
     if (event.key === "ArrowLeft") turn(-1);
     else if (event.key === "ArrowRight") turn(1);
     else if (key in KEYS) {
       event.preventDefault();
-      markShown(KEYS[key]);
-      if (key === "r") byId("d-label").focus();
+      markShown(KEYS[key], key === "r" ? nextLabel(samples[shown.number]) : undefined);
     }
   } else if (tile && MOVES.has(event.key)) {
     event.preventDefault();
@@ -45,7 +46,7 @@ document.addEventListener("keydown", (event) => {
   } else if (tile && key in KEYS) {
     event.preventDefault();
     setMark(Number(tile.dataset.s), KEYS[key]);
-    if (key === "r") { openDetail(tile); byId("d-label").focus(); }
+    if (key === "r") openDetail(tile);
   }
 });
 byId("export").addEventListener("click", exportMarks);
