@@ -107,7 +107,7 @@ def plain(leaves: list[Tensor], running: list[Tensor], adds: bool) -> Tensor:
 
 
 def fused(leaves: list[Tensor], running: list[Tensor], adds: bool) -> Tensor:
-    from sebra.engine.norm_relu import norm_relu
+    from sebra_kernels.norm_relu import norm_relu
 
     x, z, weight, bias = leaves
     return norm_relu(x, weight, bias, running[0], running[1], 0.1, 1e-5, z if adds else None)

@@ -6,6 +6,7 @@
 `sebra.evaluations` holds functions `wanted(data)`, which return what to measure beside DATA's test
 split (`measure(model, samples, split, scores)`), or None;
 `sebra.ranking_evaluations` holds functions that measure a ranking beyond its agreement with groups;
+`sebra.copies` holds functions that copy a network into one that computes the same faster;
 `sebra.trackers` holds classes `(name)` whose `send(folder)` shows a finished run elsewhere;
 `sebra.models` holds `leaning`, which asks a model of any maker about the patterns of a run.
 """
@@ -21,6 +22,7 @@ from typing import Any
 COMMANDS, EVALUATIONS = "sebra.commands", "sebra.evaluations"
 RANKING_EVALUATIONS, TRACKERS = "sebra.ranking_evaluations", "sebra.trackers"
 MODELS = "sebra.models"
+COPIES = "sebra.copies"
 METHODS, RANKERS, LAYOUTS = "sebra.methods", "sebra.rankers", "sebra.layouts"
 _SOURCE_TREE = Path(__file__).resolve().parents[2] / "pyproject.toml"
 

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from sebra.engine.folding import Folded, FoldedConv, folded_copy
 from sebra.engine.networks import NetworkSpec, build
+from sebra_kernels.folding import Folded, FoldedConv, folded_copy
 
 
 def raw_images(n: int = 3, side: int = 33) -> torch.Tensor:

@@ -17,8 +17,9 @@ import torch
 from torch import nn
 
 from engine.interpreted import run_interpreted
-from sebra.engine import fusing, networks
+from sebra.engine import networks
 from sebra.engine.networks import NetworkSpec, build, small_body
+from sebra_kernels import fusing
 
 has_triton = pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed")
 
@@ -156,7 +157,7 @@ def test_it_trains_as_the_body_does_with_the_kernels():
 
 
 def with_the_kernels():
-    from sebra.engine import norm_relu
+    from sebra_kernels import norm_relu
 
     fusing.available, fusing._DEVICE = (lambda: True), "cpu"
     calls = []
@@ -263,8 +264,8 @@ def test_there_is_none_without_a_gpu_or_triton(monkeypatch, usable):
     assert copy_of(Block()) is None
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 99)
-    monkeypatch.setitem(sys.modules, "sebra.engine.norm_relu", None)
-    monkeypatch.delattr("sebra.engine.norm_relu", raising=False)
+    monkeypatch.setitem(sys.modules, "sebra_kernels.norm_relu", None)
+    monkeypatch.delattr("sebra_kernels.norm_relu", raising=False)
     fusing._kernels.cache_clear()
     try:
         assert fusing._kernels() is None

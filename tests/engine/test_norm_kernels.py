@@ -65,7 +65,7 @@ def plain(x, weight, bias, mean, var, shortcut):
 
 
 def fused(x, weight, bias, mean, var, shortcut):
-    from sebra.engine.norm_relu import norm_relu
+    from sebra_kernels.norm_relu import norm_relu
 
     return norm_relu(x, weight, bias, mean, var, MOMENTUM, EPS, shortcut)
 

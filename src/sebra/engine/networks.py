@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from sebra import processes
-from sebra.engine.fusing import training_copy
+from sebra.engine.copies import training_copy
 from sebra.engine.weights import Weights
 from sebra.errors import UsageError
 

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from sebra.engine import distributed
+from sebra.engine.copies import evaluation_copy
 from sebra.engine.device import autocast
 from sebra.engine.flags import training_flags_kept
-from sebra.engine.folding import folded_copy
 from sebra.engine.networks import Network
 from sebra.engine.task import Task
 
@@ -79,7 +79,7 @@ def _evaluation_of(network: Forward, task: Task) -> Forward:
     if not network.is_image or network.training:
         return network
     probe = task.inputs.batch(task.rows[:_PROBE])
-    copy = folded_copy(network.body, network.shift, network.scale, probe)
+    copy = evaluation_copy(network.body, network.shift, network.scale, probe)
     if copy is None:
         return network
     folded, head = copy, network.head

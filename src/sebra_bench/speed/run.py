@@ -13,7 +13,6 @@ import torch
 
 from sebra import __version__
 from sebra.debiasing.contrastive import ContrastiveConfig
-from sebra.engine import fusing
 from sebra.engine.device import choose_device, load_optimisers, setup
 from sebra.engine.session import ProgressSink, Session
 from sebra.errors import CollapsedError, UsageError
@@ -43,6 +42,7 @@ from sebra_bench.speed.tools import (
 )
 from sebra_bench.speed.whole import command_lines, engine_lines
 from sebra_bench.tables import ABSENT, Table
+from sebra_kernels import fusing
 
 ON_IMAGES = ("engines", "train", "select", "ranking", "debias", "stream")
 USUAL = (*ON_IMAGES, "growth")

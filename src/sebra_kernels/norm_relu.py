@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from sebra.engine import norm_kernels as kernels
+from sebra_kernels import norm_kernels as kernels
 
 _PER_PROCESSOR = 4  # programs of a reduction: as many as the registers hold at once
 _OPTIONS = {"enable_fp_fusion": True}  # said, since the default differs between versions

@@ -189,7 +189,7 @@ def training_copy(body: nn.Module, device: torch.device) -> Callable[[Tensor], T
 @lru_cache
 def _kernels() -> ModuleType | None:
     try:
-        from sebra.engine import norm_relu
+        from sebra_kernels import norm_relu
     except ImportError:  # Triton is not made for every system
         return None
     return norm_relu
