@@ -56,11 +56,13 @@ def debias(
     preset: str | None = None,
     settings: dict[str, Any] | None = None,
     select: str = "auto",
+    verdicts: str | None = None,
     **source: Any,
 ) -> Model:
     """Trains a model on DATA; ranks first where the method needs it and no ranking is given.
 
-    data, columns: as for `rank`.
+    data, columns: as for `rank`. verdicts: a file of `sebra review`; only patterns that were called
+    a shortcut there are acted on.
     """
     from sebra.ranking.ranking import Ranking
     from sebra.runs.folder import RunFolder
@@ -71,7 +73,7 @@ def debias(
     if isinstance(ranking, (str, Path)):
         ranking = Ranking.load(ranking)
     folder = None if out is None else RunFolder.create(out, "debias")
-    options = DebiasOptions(method, preset, _overrides(settings), select=select)
+    options = DebiasOptions(method, preset, _overrides(settings), select=select, verdicts=verdicts)
     found = run(Source(data=as_data(data, columns), **source), options, folder, ranking=ranking)
     found.model.details["metrics"] = found.metrics
     return found.model

@@ -152,6 +152,41 @@ def _read_marks(file: Path) -> object:
     return read_marks(str(file))
 
 
+def _verdicts(folder: Path) -> Path:
+    from sebra.samples.verdicts import Verdicts
+
+    said = Verdicts({"run": "r", "data": "d", "ranking": "abc"})
+    entry = {"verdict": "shortcut", "note": "the sea"}
+    said.say({"kind": "patterns", "key": "stage_1", "entry": entry})
+    said.say({"kind": "marks", "key": "a", "entry": {"verdict": "relabel", "label": "x"}})
+    said.save(folder / "verdicts.json")
+    return folder / "verdicts.json"
+
+
+def _predictions(folder: Path) -> Path:
+    miniatures.npz(folder / "x.npz")
+    (folder / "mine.csv").write_text("id,predicted\n0,0\n1,1\n2,\n", encoding="utf-8")
+    return folder / "mine.csv"
+
+
+def _read_predictions(file: Path) -> object:
+    from sebra.samples.open import open_samples
+    from sebra_tools.answers import answers_of
+
+    return answers_of(str(file), open_samples(str(file.with_name("x.npz"))))
+
+
+def _conditions(folder: Path) -> Path:
+    (folder / "sebra.toml").write_text("[check]\nlargest_drop = 20\nsuspects = 0.1\n")
+    return folder / "sebra.toml"
+
+
+def _read_conditions(file: Path) -> object:
+    from sebra_tools.check import conditions_of
+
+    return conditions_of(str(file), {})
+
+
 def _compressed(folder: Path) -> Path:
     np.savez_compressed(folder / "x.npz", **miniatures.features(30))
     return folder / "x.npz"
@@ -173,4 +208,7 @@ READERS: dict[str, Reader] = {
     "metrics.json": Reader(_run_file("metrics.json"), _read_run),
     "ranking.parquet": Reader(_ranking, _load_ranking),
     "marks": Reader(_marks, _read_marks),
+    "verdicts": Reader(_verdicts, _read_marks),
+    "predictions": Reader(_predictions, _read_predictions),
+    "conditions": Reader(_conditions, _read_conditions),
 }

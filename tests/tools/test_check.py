@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -153,3 +154,25 @@ def test_the_command_leaves_with_1_and_writes_junit_and_markdown(
     assert done.status == 0
     assert json.loads(done.stdout)["passed"] is True
     assert call_cli("check", run.path, "--baseline", tmp_path / "none").status == 2
+
+
+@pytest.mark.slow
+def test_data_is_audited_first_and_a_baseline_tells_what_is_new(
+    tmp_path: Path, call_cli: Callable[..., Any]
+) -> None:
+    rng = np.random.default_rng(0)
+    label = np.arange(600) % 2
+    shown = np.where(rng.random(600) < 0.92, label, 1 - label)  # a shortcut that most follow
+    x = rng.normal(size=(600, 12)).astype(np.float32)
+    x[:, 0] += 4 * (2 * shown - 1)
+    x[:, 1] += 1.2 * (2 * label - 1)
+    np.savez(tmp_path / "toy.npz", X=x, y=label)
+    first, again = tmp_path / "first", tmp_path / "again"
+    assert call_cli("check", tmp_path / "toy.npz", "--out", first).status == 1
+    say(RunFolder.open(str(first)), stage_1="meant")
+    done = call_cli("check", tmp_path / "toy.npz", "--baseline", first, "--out", again)
+    assert done.status == 0, done.stdout
+    say(RunFolder.open(str(first)), stage_1="shortcut")
+    done = call_cli("check", again, "--baseline", first)
+    assert done.status == 1
+    assert re.search(r"returned .*fails", done.stdout)
