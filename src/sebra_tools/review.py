@@ -14,7 +14,7 @@ from urllib.parse import parse_qs, urlsplit
 from sebra.errors import SebraError, UsageError
 from sebra.ranking.ranking import Ranking
 from sebra.runs.folder import REPORT, RunFolder
-from sebra.runs.lock import lock
+from sebra.runs.lock import lock, unlock
 from sebra.samples.verdicts import VERDICTS
 from sebra.showing.page import served
 from sebra.workflows.report import report_run
@@ -65,6 +65,11 @@ class Review(ThreadingHTTPServer):
     @property
     def address(self) -> str:
         return f"http://{LOOPBACK}:{self.server_port}/?token={self.token}"
+
+    def server_close(self) -> None:
+        super().server_close()
+        unlock(self._lock)
+        self._lock = None
 
     def say(self, change: object) -> None:
         """Takes in a verdict; when this returns, it is in the file."""

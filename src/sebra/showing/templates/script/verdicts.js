@@ -4,6 +4,7 @@ const token = new URLSearchParams(location.search).get("token");
 const served = location.protocol === "http:" && token !== null;
 const verdictsKey = `sebra-verdicts-${report.verdicts.ranking ?? marksKey}`;
 const said = { patterns: new Map(), suspects: new Map() }; // by key: { verdict, note }
+const base = JSON.stringify(report.verdicts); // what was said when the file was written
 let unsaved = "";
 let underWay = 0; // verdicts on their way
 const takeIn = (found) => {
@@ -12,7 +13,7 @@ const takeIn = (found) => {
 takeIn(report.verdicts);
 if (!served) try {
   const before = JSON.parse(kept(verdictsKey));
-  if (before) takeIn(before);
+  if (before?.base === base) takeIn(before); // else the file has newer ones
 } catch { /* written by something else */ }
 
 const plain = () =>
@@ -33,7 +34,7 @@ const ask = async (change) => {
 let queue = Promise.resolve();
 const save = (kind, key, entry) => {
   if (!served) {
-    keep(verdictsKey, JSON.stringify(plain()));
+    keep(verdictsKey, JSON.stringify({ base, ...plain() }));
     return;
   }
   underWay += 1;
