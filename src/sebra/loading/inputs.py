@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -121,3 +123,15 @@ def _copy_to_device(
         block = array[start:stop] if identity else array[rows[start:stop]]
         out[start:stop] = _as_tensor(np.ascontiguousarray(block)).to(device)
     return out
+
+
+def content_key(content: ImageArray | TokenArray) -> str:
+    """Identifies pixels or tokens: the cache entry they are mapped from, or their content."""
+    array: Any = content.pixels if isinstance(content, ImageArray) else content.values
+    state = hashlib.sha256(np.ascontiguousarray(content.rows).tobytes())
+    name = getattr(array, "filename", None)
+    if name is not None:
+        state.update(str(Path(name).resolve()).encode())
+    else:
+        state.update(np.ascontiguousarray(array).tobytes())
+    return state.hexdigest()[:32]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[Any]
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
 
 
 def ranks_within_classes(bucket: Array, score: Array, labels: Array) -> Array:
@@ -43,3 +46,28 @@ def spuriosity_of(rank: Array, labels: Array, level: Array | None = None, levels
     steps = np.maximum(size[part] - (level == 0), 1)  # the last of the lowest level has 0
     out: Array = (level + 1 - place / steps) / levels
     return out
+
+
+def parts_of(pattern: Ints, score: Floats, labels: Ints, parts: int) -> Ints:
+    """Buckets: by pattern, and inside a class and pattern by score, in parts of like size."""
+    sub = np.zeros(len(labels), dtype=np.int64)
+    for here in _alike(pattern, labels):
+        place = np.empty(len(here), dtype=np.int64)
+        place[np.argsort(-score[here], kind="stable")] = np.arange(len(here))
+        sub[here] = place * min(parts, len(here)) // len(here)
+    return pattern * parts + sub
+
+
+def standing(values: Floats, pattern: Ints, labels: Ints) -> Floats:
+    """Values in standard deviations from the mean of their class and pattern."""
+    out = np.zeros(len(values))
+    for here in _alike(pattern, labels):
+        spread = max(float(values[here].std()), 1e-12)
+        out[here] = (values[here] - values[here].mean()) / spread
+    return out
+
+
+def _alike(pattern: Ints, labels: Ints) -> Iterator[Ints]:
+    """The samples of every class and pattern."""
+    key = pattern * (labels.max() + 1) + labels
+    yield from (np.flatnonzero(key == k) for k in np.unique(key))

@@ -14,7 +14,6 @@ A stage has three steps, all with held-out predictions:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -30,6 +29,7 @@ from sebra.ranking.candidate import told_plainly
 from sebra.ranking.crossfit import HeadJudge, Judge
 from sebra.ranking.evidence import Evidence
 from sebra.ranking.noise import SUSPECT, NoiseEstimate, estimate_noise, noise_among
+from sebra.ranking.order import parts_of, standing
 from sebra.ranking.patterns import Reading, figures_of, joined, share_of
 from sebra.ranking.ranking import Monitor, Ranker, RankResult
 from sebra.ranking.views import Sight, strongest
@@ -208,12 +208,12 @@ class PeelRanker(Ranker[PeelConfig]):
             shares = [_EARLIER_SHARE] * (len(found) - 1) + [1.0]
             parts = [(w, s.margin) for w, s in zip(shares, found, strict=True)]
             parts.append((1.0, tried[-1].easy))
-            score = np.sum([w * _standing(values, pattern, given) for w, values in parts], axis=0)
+            score = np.sum([w * standing(values, pattern, given) for w, values in parts], axis=0)
         else:  # likely mislabelled ones are placed as members of the class they look like
             score = np.where(noise > 0, np.abs(tried[0].easy), tried[0].easy)
         details = {"refused": {"chance": tried[-1].chance}} if len(tried) > len(found) else {}
         return RankResult(
-            _parts(pattern, score, given, self.config.parts),
+            parts_of(pattern, score, given, self.config.parts),
             score,
             stages={f"stage_{k}": share_of(s.margin) for k, s in enumerate(found, 1)},
             level=levels - 1 - (pattern >> 1) if found else None,
@@ -250,37 +250,6 @@ def _noise_given(
     weights = neutral_weights(before, labels, trust)
     logits = judge.tell_class(torch.from_numpy(labels), torch.from_numpy(weights))
     return noise_among(logits.double().numpy(), labels, np.asarray(breaks), keeps)
-
-
-def _parts(
-    pattern: npt.NDArray[np.int64], score: Floats, labels: npt.NDArray[np.int64], parts: int
-) -> npt.NDArray[np.int64]:
-    """Buckets: by pattern, and inside a class and pattern by score, in parts of like size."""
-    sub = np.zeros(len(labels), dtype=np.int64)
-    for here in _alike(pattern, labels):
-        place = np.empty(len(here), dtype=np.int64)
-        place[np.argsort(-score[here], kind="stable")] = np.arange(len(here))
-        sub[here] = place * min(parts, len(here)) // len(here)
-    return pattern * parts + sub
-
-
-def _standing(
-    values: Floats, pattern: npt.NDArray[np.int64], labels: npt.NDArray[np.int64]
-) -> Floats:
-    """Values in standard deviations from the mean of their class and pattern."""
-    out = np.zeros(len(values))
-    for here in _alike(pattern, labels):
-        spread = max(float(values[here].std()), 1e-12)
-        out[here] = (values[here] - values[here].mean()) / spread
-    return out
-
-
-def _alike(
-    pattern: npt.NDArray[np.int64], labels: npt.NDArray[np.int64]
-) -> Iterator[npt.NDArray[np.int64]]:
-    """The samples of every class and pattern."""
-    key = pattern * (labels.max() + 1) + labels
-    yield from (np.flatnonzero(key == k) for k in np.unique(key))
 
 
 def _explain(session: Session, found: list[Stage], tried: list[Stage]) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sebra.loading.descriptors import BORDER, FIGURES, PLACES, columns_of, described
-from sebra.loading.inputs import Inputs
+from sebra.loading.inputs import Inputs, content_key
 from sebra.ranking.ranking import Ranking
 from sebra.samples.table import (
     Attribute,
@@ -23,7 +23,7 @@ from sebra.samples.table import (
     Texts,
 )
 from sebra.showing.naming import Family, words_of
-from sebra.workflows.prepared import Prepared, content_key
+from sebra.workflows.prepared import Prepared
 
 Array = npt.NDArray[Any]
 FOLLOWS = 0.5

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,7 +22,7 @@ from sebra.engine.weights import Weights
 from sebra.errors import UsageError
 from sebra.loading.decode import load_images
 from sebra.loading.descriptors import described
-from sebra.loading.inputs import Inputs
+from sebra.loading.inputs import Inputs, content_key
 from sebra.loading.texts import TokenArray, Tokeniser, load_texts
 from sebra.ranking.ranking import Ranker, Ranking
 from sebra.runs.meter import Meter
@@ -275,18 +273,6 @@ def build_network(
     if moments_ is not None and over_features:
         network.standardise(*moments_)
     return network
-
-
-def content_key(content: ImageArray | TokenArray) -> str:
-    """Identifies pixels or tokens: the cache entry they are mapped from, or their content."""
-    array: Any = content.pixels if isinstance(content, ImageArray) else content.values
-    state = hashlib.sha256(np.ascontiguousarray(content.rows).tobytes())
-    name = getattr(array, "filename", None)
-    if name is not None:
-        state.update(str(Path(name).resolve()).encode())
-    else:
-        state.update(np.ascontiguousarray(array).tobytes())
-    return state.hexdigest()[:32]
 
 
 class _Bar:
