@@ -18,21 +18,22 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sebra.debiasing.choosing import Jury, even, groups_of, temperature
+from sebra.debiasing.choosing import even, temperature
 from sebra.debiasing.erm import Erm
 from sebra.debiasing.heads import (
     STRENGTHS,
     Examples,
     best_strength,
     fitted,
-    judging,
 )
+from sebra.debiasing.judges import Judges
 from sebra.debiasing.last_layer import embedded, head_of, set_head, standardised_head
-from sebra.debiasing.method import Guide, Help, Method, Pool, TrainConfig
+from sebra.debiasing.method import Help, Method, TrainConfig
 from sebra.debiasing.selection import Selector
 from sebra.debiasing.stages import Stages, StagesConfig
 from sebra.engine.logistic import logits_of
 from sebra.engine.networks import Network
+from sebra.engine.passes import evaluating, predict
 from sebra.engine.session import Session
 from sebra.engine.task import Task
 from sebra.settings import setting
@@ -41,7 +42,6 @@ from sebra.settings import setting
 BALANCES = tuple(k / 10 for k in range(1, 11))
 # Of last layers that begin at the network's own the strength says how far they may leave it.
 REFITS = (1e-3, 2e-3, 3e-3, 5e-3, 7e-3, 1e-2, 1.5e-2, 2e-2, 3e-2, 1e-1)
-LEAST = 4  # samples of a class and pattern that make a group of their own
 
 
 @dataclass(frozen=True)
@@ -125,6 +125,13 @@ class Auto(Method[AutoConfig]):
         shared = {f.name: getattr(self.config, f.name) for f in fields(TrainConfig)}
         plain = _trained("plain", Erm(TrainConfig(**shared)), task, help, session)
         found = _heads_over("plain", plain, judges, REFITS, head_of(plain))
+        as_it_came = _last_layer_alone(task, judges)
+        simple = _heads_over("plain", as_it_came, judges, REFITS, head_of(as_it_came))
+        jury = judges.jury
+        lost, unsure = jury.cost(*(jury.right(c[0].logits) for c in (found, simple)))
+        if lost <= unsure:  # of models that cannot be told apart the simplest (Breiman's rule)
+            found = simple
+            session.note("fine-tuning tells new samples no better than a last layer alone does")
         if judges.stages is not None:
             # A pair costs about twice a sample: half of the epochs take as long as plain training.
             half = {**shared, "epochs": max(1, self.config.epochs // 2)}
@@ -132,71 +139,6 @@ class Auto(Method[AutoConfig]):
             other = _trained("debiased", method, task, help, session)
             found += _heads_over("debiased", other, judges, REFITS, head_of(other))
         return judges, found
-
-
-@dataclass(frozen=True)
-class Judges:
-    """The samples that judge: their labels, which patterns they follow, how much each counts."""
-
-    tasks: tuple[Task, ...]
-    y: Tensor
-    stages: Tensor | None
-    ordinary: Tensor
-    rows: Tensor  # of them, those that judge: all unless that would take too long
-    seed: int
-    classes: int
-
-    @classmethod
-    def all_of(cls, task: Task, guide: Guide | None, pool: Pool | None) -> Judges:
-        """Every sample there is: cross-validation keeps them apart from what judges them."""
-        stages = None if guide is None else guide.stages
-        if pool is None or (stages is None) != (pool.stages is None):
-            return cls._of((task,), stages, task, stages)
-        if stages is None or pool.stages is None:
-            return cls._of((task, pool.task), None, task, None)
-        return cls._of((task, pool.task), torch.cat([stages, pool.stages]), task, stages)
-
-    @classmethod
-    def held_out(cls, task: Task, guide: Guide | None, pool: Pool) -> Judges:
-        """The samples that no network has seen."""
-        stages = None if guide is None else guide.stages
-        known = None if stages is None else pool.stages
-        return cls._of((pool.task,), known, task, None if known is None else stages)
-
-    @classmethod
-    def _of(
-        cls,
-        tasks: tuple[Task, ...],
-        stages: Tensor | None,
-        task: Task,
-        theirs: Tensor | None,
-    ) -> Judges:
-        y = torch.cat([t.targets for t in tasks]).cpu()
-        stages = None if stages is None else stages.cpu()
-        wanted = _cells(task.targets.cpu(), None if theirs is None else theirs.cpu())
-        cells = _cells(y, stages)
-        most = int(max(wanted.max(), cells.max())) + 1
-        share, seen = (torch.bincount(c, minlength=most) / len(c) for c in (wanted, cells))
-        ordinary = share[cells] / seen[cells]
-        rows = judging(y, task.classes, task.seed)
-        return cls(tasks, y, stages, ordinary, rows, task.seed, task.classes)
-
-    @property
-    def groups(self) -> Tensor:
-        return self.y if self.stages is None else groups_of(self.stages, self.y, LEAST)
-
-    @property
-    def jury(self) -> Jury:
-        return Jury(self.y[self.rows], self.groups[self.rows], self.ordinary[self.rows])
-
-
-def _cells(y: Tensor, stages: Tensor | None) -> Tensor:
-    """Class and pattern as a number that means the same in every set of samples."""
-    if stages is None:
-        return y
-    powers = 2 ** torch.arange(stages.shape[1])
-    code: Tensor = ((stages > 0.5).long() * powers).sum(1)
-    return y * (1 << stages.shape[1]) + code
 
 
 def _heads_over(
@@ -234,6 +176,27 @@ def _heads_over(
                 mixed = torch.lerp(logits, z, share)
                 found.append(Candidate(what, share, network, mixed, moments, between))
     return found
+
+
+def _last_layer_alone(task: Task, judges: Judges) -> Network:
+    """The network as it came, its last layer fitted to the training samples.
+
+    It is better than a fine-tuned one where training samples tell the classes without any effort
+    but new ones are of another kind: what was learned elsewhere is not bent.
+    """
+    network = task.network()
+    x, mean, std = embedded(network, task)
+    with evaluating(network):
+        z = predict(network.embed, judges.tasks[0], torch.arange(len(judges.y)))
+    z = ((z - mean.to(z.device)) / std.to(z.device))[judges.rows.to(z.device)]
+    heads: list[Tensor] = []
+    for c in STRENGTHS:
+        ones, start = torch.ones(len(x)), heads[-1] if heads else None
+        heads.append(fitted(x, task.targets, task.classes, ones, c, start=start))
+    held = torch.stack([logits_of(z, head) for head in heads])
+    at = best_strength(held, judges.y[judges.rows], judges.ordinary[judges.rows])
+    set_head(network, heads[at], mean, std)
+    return network
 
 
 def _between(plain: Callable[[], Tensor], full: Callable[[], Tensor], share: float) -> Tensor:
