@@ -196,5 +196,5 @@ def test_a_model_takes_a_folder_a_frame_and_shows_itself(folder, files, numbers)
 
 def test_an_audit_of_a_frame_writes_the_report(numbers, tmp_path):
     frame = pd.DataFrame(numbers[0]).assign(label=numbers[1])
-    sebra.audit(frame, tmp_path / "report.html", device="cpu", settings={"epochs": 2})
+    sebra.audit(frame, tmp_path / "report.html", device="cpu")
     assert "</html>" in (tmp_path / "report.html").read_text()

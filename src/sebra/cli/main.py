@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import typer
+from typer.core import TyperGroup
 
 from sebra import __version__
 from sebra.cli import data, debias, evaluate, predict, rank, show
@@ -18,8 +19,20 @@ from sebra.plugins import COMMANDS, plugins
 from sebra.processes import is_main
 from sebra.runs.meter import Meter
 
+
+class Whole(TyperGroup):
+    """Lists every command with the whole first sentence of what it does."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        found = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        rows = [(name, (c.help or "").partition("\n\n")[0]) for name, c in found if c is not None]
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, " ".join(text.split())) for name, text in rows])
+
+
 app = typer.Typer(
     name="sebra",
+    cls=Whole,
     help="Rank training samples by how much they rely on shortcuts, see the shortcuts, "
     "and train a model that does not need them.",
     no_args_is_help=True,

@@ -62,7 +62,9 @@ class Bars:
             self._bar = None
 
     def message(self, text: str) -> None:
-        if is_main():
+        if self._bar is not None:  # above the bar, which would else stand on the same line
+            self._bar.console.print(f"sebra: {text}", markup=False, highlight=False, soft_wrap=True)
+        elif is_main():
             typer.echo(f"sebra: {text}", err=True)
 
 

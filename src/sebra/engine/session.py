@@ -107,6 +107,15 @@ class Session:
         if self._found is not None and self._found.get(name) != value:
             raise self._other_run(name)
 
+    @contextmanager
+    def working(self, phase: str) -> Iterator[None]:
+        """Names a phase that takes a while and has no steps to count."""
+        self.progress.start(phase, 1)
+        try:
+            yield
+        finally:
+            self.progress.finish()
+
     def note(self, text: str) -> None:
         """Something the user should know; shown now and kept in `metrics.json`."""
         if text not in self.notes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import socket
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from sebra.errors import UsageError
 from sebra.places import offline
 
 IMAGENET_CLASSES = 1000
+REACH_SECONDS = 3.0  # that the hub may take to answer
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,22 @@ def read_weights(file: str) -> Weights:
     return Weights(file, digest, floats)
 
 
+def _spare_retries() -> None:
+    """Where the hub cannot be reached, only what was fetched before is looked for."""
+    from urllib.parse import urlsplit
+    from urllib.request import getproxies
+
+    from huggingface_hub import constants
+
+    place = urlsplit(constants.ENDPOINT)
+    if getproxies() or not place.hostname:
+        return
+    try:
+        socket.create_connection((place.hostname, place.port or 443), timeout=REACH_SECONDS).close()
+    except OSError:
+        constants.HF_HUB_OFFLINE = True
+
+
 def hub_weights(backbone: str) -> Weights | None:
     """timm's pretrained weights, or None where there are none or the hub is out of reach."""
     if offline():
@@ -81,6 +99,7 @@ def hub_weights(backbone: str) -> Weights | None:
 
     if not timm.is_model_pretrained(backbone):
         return None
+    _spare_retries()
     try:
         model = timm.create_model(backbone, pretrained=True)
     except (OSError, RuntimeError, ValueError):  # no network, no such file on the hub

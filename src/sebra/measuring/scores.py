@@ -79,7 +79,8 @@ class Scores:
     def summary(self) -> dict[str, float | str]:
         """The headline figures by their printed names, in the order of the paper's tables."""
         figures: dict[str, float | str | None] = {
-            "I.D. accuracy": self.id_accuracy,
+            # Without attributes it is the average, and a shifted test set is not I.D. at all.
+            "I.D. accuracy": self.id_accuracy if self.groups and self.gaps else None,
             **{f"{name} gap": gap for name, gap in self.gaps.items()},
             "average gap": self.average_gap,
             "worst group": worst_shown(self.to_dict()),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,8 @@ from sebra.samples.files import (
 from sebra.samples.table import ImageFiles, Samples
 from sebra.whole import utf8
 
+log = logging.getLogger(__name__)
+
 
 def read_folder(path: Path) -> Samples:
     """Class folders only: all samples are training samples. Class names are sorted."""
@@ -30,6 +33,8 @@ def read_folder(path: Path) -> Samples:
     for folder, code in splits:
         for name in subfolders(folder):
             images = images_under(folder / name)
+            if not images:
+                log.warning("%s: class folder without images, left out", folder / name)
             paths += images
             names += [utf8(name)] * len(images)
             codes += [code] * len(images)

@@ -30,8 +30,16 @@ def leakage(samples: Samples) -> dict[str, Any]:
         rows = [row for group in groups for row in group]
     return {
         "count": len(groups),
-        "examples": [[str(samples.ids[row]) for row in group] for group in groups[:SHOWN]],
+        "examples": [_named(samples, group) for group in groups[:SHOWN]],
     }
+
+
+def _named(samples: Samples, group: list[int]) -> list[str]:
+    """Ids of the same content: one of each split first, for those alone may be shown."""
+    splits = samples.split[group].tolist()
+    first = [splits.index(split) for split in sorted(set(splits))]
+    others = [i for i in range(len(group)) if i not in first]
+    return [str(samples.ids[group[i]]) for i in (*first, *others)]
 
 
 def leakage_note(found: Mapping[str, Any]) -> str | None:

@@ -47,7 +47,7 @@ def _figures(models: list[tuple[str, Any]]) -> list[tuple[str, list[str]]]:
             rows.append((label, [figure(v) for v in values]))
 
     evaluations = [evaluation for _, evaluation in models]
-    row("I.D. accuracy", [e.get("id_accuracy") for e in evaluations])
+    row("I.D. accuracy", [e.get("id_accuracy") if e.get("gaps") else None for e in evaluations])
     gaps = dict.fromkeys(gap for e in evaluations for gap in e.get("gaps", {}))
     for gap in gaps:
         row(f"{gap} gap", [e.get("gaps", {}).get(gap) for e in evaluations])

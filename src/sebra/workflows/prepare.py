@@ -61,7 +61,13 @@ def _prepare(
     if source.exclude is not None:
         from sebra.samples.marks import apply_marks
 
-        samples = apply_marks(samples, source.exclude)
+        before, samples = samples, apply_marks(samples, source.exclude)
+        place = {name: row for row, name in enumerate(before.ids.tolist())}
+        old = before.labels[[place[name] for name in samples.ids.tolist()]]
+        session.note(
+            f"--exclude: {len(before) - len(samples)} samples left out, "
+            f"{int((old != samples.labels).sum())} with another label"
+        )
         require_trainable(samples)
     for line in untelling(samples):
         session.note(line)
@@ -179,7 +185,15 @@ def _network_choice(
             f"--mode features: needs pretrained weights for {backbone}; give --weights FILE "
             "(the hub could not be reached or has none)"
         )
-    if source.weights is None and weights is None and backbone != SMALL:
+    lacking = source.weights is None and weights is None and backbone != SMALL
+    if lacking and wanted == "features" and source.backbone is None:
+        session.note(
+            f"no pretrained {backbone} (the hub is out of reach): fixed random features instead, "
+            "which see colours and textures, not things; better: --weights FILE (safetensors), a "
+            "mirror in HF_ENDPOINT, or --weights none to train from scratch"
+        )
+        return RANDOM, None, "features"
+    if lacking:
         session.note(
             f"no pretrained weights for {backbone} (hub out of reach, no --weights FILE): "
             "training from scratch, which needs more data and time"

@@ -17,7 +17,7 @@ from sebra.ranking.controls import run_controls
 from sebra.ranking.ranking import Monitor, Ranker, Ranking
 from sebra.ranking.registry import ranker_class
 from sebra.runs.config import Settled, named_preset, ranking_network, settle
-from sebra.runs.folder import RANKING, RunFolder
+from sebra.runs.folder import CONFIG, RANKING, RunFolder
 from sebra.runs.meter import Meter
 from sebra.samples.table import Samples
 from sebra.workflows.history import history_of
@@ -78,7 +78,7 @@ def rank(
         ranker, settled, trials = tuned(options, prepared, ranker, settled, session, meter)
         run = rank_prepared(prepared, ranker, session, meter)
         judge(run, ranker, session, meter)
-        with meter.phase("words"):
+        with meter.phase("words"), session.working("looking for words"):
             name_patterns(run.ranking, run.prepared)
     if trials:
         run.metrics["tuning"] = trials
@@ -186,7 +186,7 @@ def judge(run: RankRun, ranker: Ranker[Any], session: Session, meter: Meter) -> 
     if run.prepared.mode == "features" and not ranker.takes_marks:
         task = run.prepared.rank_task(ranker)
         logits = run.ranking.logits if ranker.names_patterns else None
-        with meter.phase("controls"):
+        with meter.phase("controls"), session.working("trying it on copies of the data"):
             controls = run_controls(
                 task, lambda: type(ranker)(ranker.config), meter.so_far(), logits
             )
@@ -236,6 +236,12 @@ def open_session(
     """The session of a command; from here on its folder is that of an unfinished run."""
     if folder is None:
         return Session(None, identity, progress=progress)
+    if not resume and folder.has(CONFIG):
+        held = folder.read_config().get("data")
+        if held != identity["data"]:
+            raise UsageError(
+                f"--out: {folder.path} holds a run of {held}; choose another folder, or remove it"
+            )
     folder.checkpoint.mkdir(parents=True, exist_ok=True)
     return Session(folder.checkpoint, identity, resume=resume, progress=progress)
 
