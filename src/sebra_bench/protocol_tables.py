@@ -15,6 +15,7 @@ from sebra_bench.summary import Entry, columns_of, worst_range
 from sebra_bench.tables import ABSENT, Table, cell
 
 OURS = ("auto", "stages", "sebra")
+_LEVEL = 0.05  # points that a table does not show
 _TITLES = {
     "label-free": "Label-free: no attribute reaches training, selection or tuning",
     "groups": "With validation groups: they choose settings and epochs",
@@ -130,9 +131,11 @@ def _ahead(entries: Sequence[Entry], key: str) -> list[str]:
     ours = next((e for e in free if e.label in OURS), None)
     if not free or ours is None:
         return []
-    if free[0] is ours:
-        return [f"first without being told groups: `{ours.label}`, which is ours"]
     behind = _mean(free[0], key) - _mean(ours, key)
+    if behind < _LEVEL:
+        level = [f"`{e.label}`" for e in free if _mean(free[0], key) - _mean(e, key) < _LEVEL]
+        others = f" (level: {', '.join(level)})" if len(level) > 1 else ""
+        return [f"first without being told groups: `{ours.label}`, which is ours{others}"]
     return [
         f"first without being told groups: `{free[0].label}`; our best, `{ours.label}`, is "
         f"{behind:.1f} points behind"

@@ -263,6 +263,12 @@ class Test_the_tables_of_the_protocol:
         assert "| dfr | yes |" in groups
         assert "99.0" not in text
 
+    def test_nobody_is_ahead_of_who_is_level(self, tmp_path):
+        put(tmp_path / "p", self.made("erm", 0, 70.0), self.made("auto", 0, 70.0, ranker="peel"))
+        put(tmp_path / "old", row("erm", 0))
+        said = "`auto`, which is ours (level: `erm`, `auto`)"
+        assert said in results_page(tmp_path, "made")[0]
+
     def test_a_worst_group_that_cannot_be_told_is_a_range(self, tmp_path):
         found = self.made("erm", 0, 60.0)
         del found["evaluation"]["worst_group"]
