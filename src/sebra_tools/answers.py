@@ -17,7 +17,7 @@ from sebra.debiasing.model import WEIGHTS, Model
 from sebra.errors import UsageError, reason
 from sebra.samples.marks import GUARD
 from sebra.samples.table import IntArray, Samples
-from sebra.workflows.predict import Classifier, answer
+from sebra_tools.predict import Classifier, answer
 
 UNKNOWN = -1
 PREDICTED = ("predicted", "prediction", "label")

@@ -157,7 +157,7 @@ def _rows(found: dict[str, object]) -> list[dict[str, str]]:
 
 
 def _markdown(found: dict[str, object]) -> str:
-    from sebra.measuring.tables import markdown
+    from sebra_tools.tables import markdown
 
     passed = "all hold" if found["passed"] else "one or more fail"
     return f"### sebra check: {passed}\n\n{markdown(_rows(found))}"

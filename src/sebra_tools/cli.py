@@ -9,7 +9,7 @@ import typer
 
 from sebra.cli import options as o
 from sebra.cli.output import Bars, emit, line, table
-from sebra_tools import check_cli
+from sebra_tools import check_cli, data_cli, evaluate_cli, predict_cli
 
 EXAMPLE = "Example: sebra compare mine.csv runs/debiased photos/ --out compare.html"
 _Side = Annotated[
@@ -23,6 +23,9 @@ _Side = Annotated[
 
 def register(app: typer.Typer) -> None:
     app.command("compare", epilog=EXAMPLE)(compare)
+    data_cli.register()
+    evaluate_cli.register(app)
+    predict_cli.register(app)
     check_cli.register(app)
     app.command("review", epilog="Example: sebra review runs/photos")(review)
     app.command("verify", epilog="Example: sebra verify runs/photos")(verify)

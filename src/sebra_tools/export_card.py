@@ -9,10 +9,10 @@ from typing import Any
 
 from sebra.debiasing.model import DESCRIPTION
 from sebra.errors import UsageError
-from sebra.measuring.tables import markdown
 from sebra.runs.folder import RANKING, RunFolder
 from sebra.whole import write_text
 from sebra.workflows.verdicts import said_of, verdicts_of
+from sebra_tools.tables import markdown
 
 _METRICS = {"average": "accuracy", "id_accuracy": "I.D. accuracy", "worst_group": "worst group"}
 _LIMITS = (

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sebra.errors import UsageError
-from sebra.measuring.tables import csv_text
 from sebra.ranking.noise import SUSPECT
 from sebra.ranking.ranking import Ranking
 from sebra.runs.folder import CONFIG, RunFolder
 from sebra.whole import write_text, written
+from sebra_tools.tables import csv_text
 
 if TYPE_CHECKING:
     import pandas as pd

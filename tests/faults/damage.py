@@ -13,8 +13,8 @@ from PIL import Image
 
 from faults.case import QUICK, Place
 from faults.pictures import POSTSCRIPT, float_with_nan, png
-from sebra.samples.check import describe
 from sebra.samples.open import open_samples
+from sebra_tools.data_check import describe
 
 
 def pixels(seed: int, label: int) -> Image.Image:

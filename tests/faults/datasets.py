@@ -168,7 +168,7 @@ def missing_file(place: Place) -> str:
 
 @fault(GROUP, "the same features in two splits", "reported as leakage")
 def same_features(place: Place) -> str:
-    from sebra.samples.check import describe
+    from sebra_tools.data_check import describe
 
     x = miniatures.features()["X"]
     x[59] = x[0]

@@ -15,9 +15,9 @@ import miniatures
 from faults.case import QUICK, Place, fault
 from sebra.loading.decode import load_images
 from sebra.samples import picture
-from sebra.samples.check import describe
 from sebra.samples.open import open_samples
 from sebra.samples.table import ImageArray
+from sebra_tools.data_check import describe
 
 GROUP = "image files"
 Make = Callable[[Path], object]

@@ -15,7 +15,7 @@ from sebra.debiasing.model import Model
 from sebra.errors import UsageError
 from sebra.samples.open import open_samples
 from sebra.workflows.evaluate import evaluate_model
-from sebra.workflows.predict import predict
+from sebra_tools.predict import predict
 
 pytest.importorskip("transformers", reason="needs the extra text")
 

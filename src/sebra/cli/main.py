@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from sebra import __version__
-from sebra.cli import data, debias, evaluate, predict, rank, show
+from sebra.cli import data, debias, rank, show
 from sebra.errors import Interrupted, SebraError, UsageError, of_system, stop
 from sebra.plugins import COMMANDS, plugins
 from sebra.processes import is_main
@@ -61,7 +61,7 @@ def common(
     """Shared by all commands."""
 
 
-for module in (rank, debias, evaluate, predict, show, data):
+for module in (rank, debias, show, data):
     module.register(app)
 for plugin in plugins(COMMANDS).values():
     plugin.load()(app)

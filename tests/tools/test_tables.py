@@ -8,7 +8,7 @@ import io
 import numpy as np
 import pytest
 
-from sebra.measuring.tables import csv_text, latex, markdown
+from sebra_tools.tables import csv_text, latex, markdown
 
 ROWS = [{"group": "a|b_<i>", "n": 3, "accuracy": 61.25}, {"group": "c", "n": 40, "accuracy": 9.0}]
 

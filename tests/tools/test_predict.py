@@ -14,7 +14,7 @@ import miniatures
 from sebra.debiasing.model import Model
 from sebra.engine.networks import LINEAR, SMALL, NetworkSpec, build
 from sebra.errors import UsageError
-from sebra.workflows.predict import predict
+from sebra_tools.predict import predict
 
 
 @pytest.fixture
@@ -86,7 +86,7 @@ def test_names_that_a_spreadsheet_would_run_are_quoted(model, tmp_path):
 
 
 def test_more_images_than_one_piece_stay_in_order(model, tmp_path, monkeypatch):
-    from sebra.workflows import predict as module
+    from sebra_tools import predict as module
 
     for i in range(7):
         miniatures.save(tmp_path / f"{i}.png", seed=i, tint=i % 2)

@@ -45,7 +45,7 @@ def evaluate(
     from sebra.errors import UsageError
     from sebra.runs.folder import RunFolder
     from sebra.values import require
-    from sebra.workflows.evaluate import evaluate_run
+    from sebra_tools.evaluate import evaluate_run
 
     folder = RunFolder.open(run)
     if format_ not in (None, *FORMATS):
@@ -89,7 +89,7 @@ def _show_companions(companions: dict[str, dict[str, float]]) -> None:
 
 
 def _print_groups(found: dict[str, object], format_: str) -> None:
-    from sebra.measuring import tables
+    from sebra_tools import tables
 
     evaluation = found["evaluation"]
     assert isinstance(evaluation, dict)

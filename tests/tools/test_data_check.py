@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 
 import miniatures
-from sebra.samples.check import describe
 from sebra.samples.open import open_samples
 from sebra.samples.table import untelling
+from sebra_tools.data_check import describe
 
 
 def test_counts_groups_and_aligned_values(tmp_path):

@@ -10,7 +10,7 @@ from sebra.cli import options as o
 from sebra.cli.output import Bars, emit, line
 
 if TYPE_CHECKING:
-    from sebra.workflows.predict import Predictions
+    from sebra_tools.predict import Predictions
 
 _SHOWN_FAULTS = 10
 
@@ -42,7 +42,7 @@ def predict(
 
     from sebra.debiasing.model import Model
     from sebra.runs.meter import Meter
-    from sebra.workflows.predict import predict as run_predict
+    from sebra_tools.predict import predict as run_predict
 
     bars, meter = Bars(), Meter()
     file = None if out is None else o.writable_file(out)

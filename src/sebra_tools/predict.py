@@ -16,10 +16,10 @@ from sebra.engine.session import ProgressSink, Silent
 from sebra.errors import UsageError
 from sebra.loading.decode import workers
 from sebra.loading.texts import Tokeniser
-from sebra.measuring.tables import csv_text
 from sebra.samples.open import read_unlabelled
 from sebra.samples.picture import decode_image
 from sebra.samples.table import Content, Fault, FeatureArray, ImageFiles, Samples, Texts
+from sebra_tools.tables import csv_text
 
 _CHUNK = 256
 _DIGITS = 6
