@@ -8,7 +8,8 @@ split (`measure(model, samples, split, scores)`), or None;
 `sebra.ranking_evaluations` holds functions that measure a ranking beyond its agreement with groups;
 `sebra.copies` holds functions that copy a network into one that computes the same faster;
 `sebra.trackers` holds classes `(name)` whose `send(folder)` shows a finished run elsewhere;
-`sebra.models` holds `leaning`, which asks a model of any maker about the patterns of a run.
+`sebra.models` holds `leaning`, which asks a model of any maker about the patterns of a run;
+`sebra.tuners` holds `controls`, which searches the settings of a ranker for `--tune`.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import Any
 
 COMMANDS, EVALUATIONS = "sebra.commands", "sebra.evaluations"
 RANKING_EVALUATIONS, TRACKERS = "sebra.ranking_evaluations", "sebra.trackers"
-MODELS = "sebra.models"
+MODELS, TUNERS = "sebra.models", "sebra.tuners"
 COPIES = "sebra.copies"
 METHODS, RANKERS, LAYOUTS = "sebra.methods", "sebra.rankers", "sebra.layouts"
 _SOURCE_TREE = Path(__file__).resolve().parents[2] / "pyproject.toml"

@@ -13,6 +13,7 @@ from sebra.engine.device import load_optimisers
 from sebra.engine.session import ProgressSink, Session
 from sebra.errors import UsageError
 from sebra.measuring.ranks import quality_of
+from sebra.plugins import TUNERS, plugins
 from sebra.ranking.controls import run_controls
 from sebra.ranking.ranking import Monitor, Ranker, Ranking
 from sebra.ranking.registry import ranker_class
@@ -26,7 +27,6 @@ from sebra.workflows.prepare import for_ranking, prepare
 from sebra.workflows.prepared import Prepared, Source
 from sebra.workflows.saliency import find_saliency, save_saliency
 from sebra.workflows.suspects import add_noise
-from sebra.workflows.tune import space_of, tune
 from sebra.workflows.verdict import verdict_of
 from sebra.workflows.verdicts import carry_over, judged
 
@@ -100,7 +100,7 @@ def check_options(options: RankOptions) -> None:
     if options.neurons is not None and not ranker_class(options.method).takes_marks:
         raise UsageError(f"--neurons: belongs to --method neurons, not {options.method}")
     if options.tune_seconds is not None:
-        space_of(options.method)
+        plugins(TUNERS)["controls"].load().space_of(options.method)
     ranker_for(options, mode="finetune")  # whichever the mode will be, the same values are valid
 
 
@@ -130,13 +130,16 @@ def tuned(
     if options.tune_seconds is None:
         return ranker, settled, []
     config = settled.config
-    space = space_of(options.method, options.overrides, config)
+    tuner = plugins(TUNERS)["controls"].load()
+    space = tuner.space_of(options.method, options.overrides, config)
     with meter.phase("open"):
         task = prepared.rank_task(ranker)
     with meter.phase("start"):
         load_optimisers()
     with meter.phase("tune"):
-        config, trials = tune(task, type(ranker), config, space, session, options.tune_seconds)
+        config, trials = tuner.tune(
+            task, type(ranker), config, space, session, options.tune_seconds
+        )
     return type(ranker)(config), settled.tuned(config), trials
 
 

@@ -19,7 +19,7 @@ from sebra.ranking.ranking import Blind, Ranker, RankResult
 from sebra.ranking.registry import ranker_class
 from sebra.ranking.sebra import SebraConfig, SelfGuidedRanker
 from sebra.runs.config import build_config
-from sebra.workflows.tune import SPACES, Axis, space_of, tune
+from sebra_tools.tune import SPACES, Axis, space_of, tune
 
 
 class Dial(Ranker):
