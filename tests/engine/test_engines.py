@@ -16,6 +16,7 @@ from sebra.engine.networks import NetworkSpec, build
 from sebra.engine.patches import View
 from sebra.loading.inputs import Inputs
 from sebra.samples.table import ImageArray
+from sebra_kernels import frozen
 
 CPU = torch.device("cpu")
 
@@ -66,8 +67,8 @@ def agreeing(module, precision):
 
 
 def test_the_more_precise_engine_is_taken_where_the_quicker_one_disagrees(monkeypatch, caplog):
-    monkeypatch.setattr(engines, "_openvino_names", lambda: NAMES[:2])
-    monkeypatch.setattr(engines, "_openvino", lambda m, x, precision, free: agreeing(m, precision))
+    monkeypatch.setattr(frozen, "precisions", lambda: ("bf16", "f32"))
+    monkeypatch.setattr(frozen, "compiled", lambda m, x, precision, free: agreeing(m, precision))
     with caplog.at_level(logging.WARNING):
         name, run = quickest(Sums(), raw_images(4, 8), lambda x: (x,))
     assert name == "openvino f32"
@@ -80,8 +81,8 @@ def test_torch_is_taken_where_no_engine_agrees(monkeypatch, caplog):
     def fails(*_):
         raise RuntimeError("first\nno such operation")
 
-    monkeypatch.setattr(engines, "_openvino_names", lambda: NAMES[1:2])
-    monkeypatch.setattr(engines, "_openvino", fails)
+    monkeypatch.setattr(frozen, "precisions", lambda: ("f32",))
+    monkeypatch.setattr(frozen, "compiled", fails)
     with caplog.at_level(logging.WARNING):
         name, run = quickest(Sums(), raw_images(4, 8), lambda x: (x,))
     assert name == TORCH
@@ -135,5 +136,5 @@ def test_a_few_pictures_do_not_wait_for_an_engine(tmp_path, monkeypatch):
 
 
 def test_without_openvino_torch_computes_everything(monkeypatch):
-    monkeypatch.setattr(engines, "find_spec", lambda name: None)
+    monkeypatch.setattr(frozen, "find_spec", lambda name: None)
     assert quickest(Sums(), raw_images(3, 8), lambda x: (x,))[0] == TORCH
