@@ -50,6 +50,6 @@ def test_without_stages_it_is_plain_training(settings):
         toy.train, replace(help_, guide=replace(help_.guide, stages=None)), session
     )
     expected = erm(erm.config_class(**plain)).fit(toy.train, toy.help(frozenset()), Session())
-    assert any("no shortcut" in note for note in session.notes)
+    assert any("no pattern" in note for note in session.notes)
     for name, value in expected.state_dict().items():
         assert torch.equal(value, found.state_dict()[name]), name
