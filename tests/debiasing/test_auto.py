@@ -13,6 +13,7 @@ from debiasing.test_heads import calibration_error
 from debiasing.toys import SETTINGS, accuracy, features, images
 from sebra.debiasing import auto as module
 from sebra.debiasing.auto import Auto, AutoConfig
+from sebra.debiasing.choosing import Jury
 from sebra.debiasing.erm import Erm, TrainConfig
 from sebra.debiasing.method import Help
 from sebra.debiasing.model import Model
@@ -92,7 +93,7 @@ def erm_of(file):
 def test_no_candidate_over_the_budget_is_kept(planted, monkeypatch):
     file, _ = planted
     seen = []
-    choose = module.Jury.choose
+    choose = Jury.choose
 
     def noted(self, candidates, budget):
         kept = choose(self, candidates, budget)
@@ -100,7 +101,7 @@ def test_no_candidate_over_the_budget_is_kept(planted, monkeypatch):
         seen.append((budget, *self.cost(plain, self.right(candidates[kept]))))
         return kept
 
-    monkeypatch.setattr(module.Jury, "choose", noted)
+    monkeypatch.setattr(Jury, "choose", noted)
     for budget in (0.0, 0.5, 2.0):
         run(file, f"budget={budget}")
     assert [s[0] for s in seen] == [0.0, 0.5, 2.0]
