@@ -73,7 +73,7 @@ def test_verdicts_by_mouse_are_saved_at_once(page: Any, run: RunFolder, review: 
     page.locator(f"{BIAS.format(1)} [data-verdict=shortcut]").click()
     page.locator(f"{BIAS.format(2)} [data-verdict=meant]").click()
     page.locator("[data-kind=suspects] [data-verdict=wrong]").first.click()
-    tray(page, "2 of 2 biases judged; 1 suspects judged; saved in verdicts.json")
+    tray(page, "2 of 2 patterns judged; 1 suspects judged; saved in verdicts.json")
     found = Verdicts.load(run.path / VERDICTS)
     assert found.called("shortcut") == ["stage_1"]
     assert found.called("meant") == ["stage_2"]
@@ -94,7 +94,7 @@ def test_verdicts_by_keyboard_with_a_note(page: Any, run: RunFolder, review: Rev
     page.keyboard.type("the sea behind it")
     with page.expect_response(lambda r: r.request.method == "POST"):
         page.keyboard.press("Tab")
-    tray(page, "1 of 2 biases judged")
+    tray(page, "1 of 2 patterns judged")
     page.wait_for_function(
         "() => document.getElementById('tray-text').textContent.includes('saved')"
     )

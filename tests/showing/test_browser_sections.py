@@ -120,12 +120,12 @@ def test_what_controls_showed_is_said_in_words(page: Any) -> None:
 
 
 def test_the_next_commands_take_the_network_along(page: Any) -> None:
-    page.locator("#next .copy").first.click()
+    page.locator("#next .copy").nth(1).click()
     copied = page.evaluate("navigator.clipboard.readText()")
     assert copied == (
         "sebra debias pictures --mode features --weights 'my weights.safetensors' --ranking runs/a"
     )
-    page.locator("#next .copy").nth(1).focus()
+    page.locator("#next .copy").nth(2).focus()
     page.keyboard.press("Enter")
     page.locator("#next .copy", has_text="Copied").nth(1).wait_for()
     assert page.evaluate("navigator.clipboard.readText()").endswith("--exclude marks.csv")

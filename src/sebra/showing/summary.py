@@ -252,6 +252,9 @@ def _steps(
         text = Markup("Compare the model with plain training, below, before you use it.")
         steps.append(Step(text))
     else:
+        if run:
+            text = Markup("Say of each pattern whether it is a shortcut, meant or neither.")
+            steps.append(Step(text, f"sebra review {run}"))
         text = Markup("If the pattern is not what the class is about, train a model without it.")
         steps.append(Step(text, f"sebra debias {data} --ranking {run}"))
         text = Markup("Collect more samples like those that break it, if you can.")

@@ -62,7 +62,7 @@ const showTray = (marked) => {
   const judged = said.patterns.size;
   const suspects = said.suspects.size;
   const parts = [marked];
-  if (judged) parts.push(`${judged} of ${report.stages.length} biases judged`);
+  if (judged) parts.push(`${judged} of ${report.stages.length} patterns judged`);
   if (suspects) parts.push(`${suspects} suspects judged`);
   if (served) parts.push(unsaved || (underWay ? "saving …" : "saved in verdicts.json"));
   const any = marks.size || judged || suspects || unsaved;
