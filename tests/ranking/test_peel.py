@@ -283,3 +283,33 @@ def test_a_run_stopped_between_noise_and_stage_gives_the_same_ranking(tmp_path, 
             run(Session(folder, {}, every_seconds=0), stop)
         again = run(Session(folder, {}, resume=True, every_seconds=0))
         assert (again == whole).all(), f"stopped before part {stop}"
+
+
+def test_two_rankings_in_one_folder_keep_their_own_patterns(tmp_path):
+    """A benchmark keeps many tables side by side; each is loaded with what tells its stages."""
+    import pandas as pd
+
+    from sebra.ranking.ranking import Ranking
+
+    found = {}
+    for name, seed in (("first", 0), ("second", 1)):
+        x, y, _ = one_sided(seed)
+        ranking = Ranking(
+            pd.DataFrame(
+                {
+                    "id": [str(i) for i in range(len(y))],
+                    "label": y.astype(str),
+                    "rank": np.arange(len(y)),
+                    "bucket": 0,
+                    "spuriosity": 0.5,
+                }
+            )
+        )
+        ranking.patterns = peel(x, y)[0].patterns
+        ranking.save(tmp_path / f"{name}.parquet")
+        found[name] = ranking.patterns
+    for name, patterns in found.items():
+        again = Ranking.load(tmp_path / f"{name}.parquet").patterns
+        assert again is not None and patterns is not None
+        assert torch.equal(again.heads, patterns.heads)
+    assert not torch.equal(found["first"].heads, found["second"].heads)

@@ -167,7 +167,7 @@ class Ranking:
     def save(self, path: Path) -> None:
         """Writes the table as Parquet, atomically, and its patterns beside it."""
         if self.patterns is not None:
-            self.patterns.save(path.with_name(PATTERNS))
+            self.patterns.save(_patterns_beside(path))
         write_parquet(path, self.table)
 
     @classmethod
@@ -189,10 +189,10 @@ class Ranking:
                 raise UsageError(f"{file}: column {name} must hold numbers from 0 to 1")
         ranking = cls(table)
         ranking.folder = where if where.is_dir() else None
-        if (where / PATTERNS).is_file():
+        if _patterns_beside(file).is_file():
             from sebra.ranking.patterns import PatternModel
 
-            ranking.patterns = PatternModel.load(where / PATTERNS)
+            ranking.patterns = PatternModel.load(_patterns_beside(file))
         return ranking
 
     def aligned_to(self, ids: Array) -> pd.DataFrame:
@@ -275,3 +275,10 @@ def _chances(column: pd.Series) -> bool:
     import pandas as pd
 
     return bool(pd.api.types.is_numeric_dtype(column) and column.between(0, 1).all())
+
+
+def _patterns_beside(file: Path) -> Path:
+    """Where the patterns of a ranking lie: of several tables in a folder each has its own."""
+    if file.name == "ranking.parquet":
+        return file.with_name(PATTERNS)
+    return file.with_name(f"{file.stem}.{PATTERNS}")
