@@ -5,6 +5,7 @@ A test compares the page with what this makes, so that settings and docs cannot 
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import sys
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from typing import Any
 from sebra.debiasing.method import TrainConfig
 from sebra.debiasing.registry import METHODS, method_class
 from sebra.ranking.registry import RANKERS, ranker_class
-from sebra.settings import MODES, StepConfig, of_mode, settings_of_kind
+from sebra.settings import MODES, StepConfig, of_mode
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "settings.md"
 Settings = dict[tuple[type, str], str]  # what changes, by owner and name
@@ -33,6 +34,19 @@ several.
 Defaults are for a pretrained network that is tuned as a whole; over frozen features (f) and from
 scratch (s) where they differ.
 """
+
+
+def settings_of_kind(kind: type) -> dict[tuple[type, str], str]:
+    """The settings of a configuration, by the class that has them first and their name.
+
+    The text is what changes when it is turned; a class may change the default of a parent's.
+    """
+    out: dict[tuple[type, str], str] = {}
+    for field in dataclasses.fields(kind):
+        parents = [c for c in reversed(kind.__mro__) if dataclasses.is_dataclass(c)]
+        owner = next(c for c in parents if field.name in c.__dataclass_fields__)
+        out[owner, field.name] = owner.__dataclass_fields__[field.name].metadata.get("turned", "")
+    return out
 
 
 def kinds() -> Iterator[tuple[str, type]]:

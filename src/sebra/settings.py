@@ -29,19 +29,6 @@ def setting(default: Any, turned: str) -> Any:
     return dataclasses.field(default=default, metadata={"turned": turned})
 
 
-def settings_of_kind(kind: type) -> dict[tuple[type, str], str]:
-    """The settings of a configuration, by the class that has them first and their name.
-
-    The text is what changes when it is turned; a class may change the default of a parent's.
-    """
-    out: dict[tuple[type, str], str] = {}
-    for field in dataclasses.fields(kind):
-        parents = [c for c in reversed(kind.__mro__) if dataclasses.is_dataclass(c)]
-        owner = next(c for c in parents if field.name in c.__dataclass_fields__)
-        out[owner, field.name] = owner.__dataclass_fields__[field.name].metadata.get("turned", "")
-    return out
-
-
 @dataclass(frozen=True)
 class StepConfig:
     """How a network is stepped: what every method that trains one shares."""

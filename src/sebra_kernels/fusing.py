@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
-from sebra.engine.flags import training_flags_kept
+from sebra.engine.passes import training_flags_kept
 
 _ADD = (operator.add, operator.iadd, torch.add, "add", "add_")
 _ADD_IN_PLACE = (operator.iadd, "add_")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sebra.ranking.folds import stratified_folds
+from sebra.ranking.noise_heads import stratified_folds
 
 
 @pytest.mark.parametrize("folds", [2, 3, 10])

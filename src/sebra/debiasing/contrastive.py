@@ -13,8 +13,8 @@ from torch import Tensor
 from sebra.debiasing.contrastive_loss import contrastive_loss
 from sebra.debiasing.method import Guide, Help, TrainConfig, every_sample, make_trainer
 from sebra.debiasing.pairs import Ranges, rank_partners
-from sebra.engine.flags import training_flags_kept
 from sebra.engine.networks import Network
+from sebra.engine.passes import training_flags_kept
 from sebra.engine.session import Session
 from sebra.engine.task import Task
 from sebra.loading.augment import Augment

@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from sebra.engine import distributed
 from sebra.engine.copies import evaluation_copy
 from sebra.engine.device import autocast
-from sebra.engine.flags import training_flags_kept
 from sebra.engine.networks import Network
 from sebra.engine.task import Task
 
@@ -84,6 +83,17 @@ def _evaluation_of(network: Forward, task: Task) -> Forward:
         return network
     folded, head = copy, network.head
     return lambda x: head(folded(x))
+
+
+@contextmanager
+def training_flags_kept(module: nn.Module) -> Iterator[None]:
+    """Every module has its own training flag again after the block."""
+    flags = [(m, m.training) for m in module.modules()]
+    try:
+        yield
+    finally:
+        for m, flag in flags:
+            m.training = flag
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from sebra.engine.networks import NetworkSpec
 from sebra.engine.weights import Weights
-from sebra.errors import UsageError
+from sebra.errors import UsageError, reason
 from sebra.loading.inputs import Inputs
 from sebra.loading.texts import MOST_TOKENS, ROWS
 from sebra.places import offline
@@ -52,7 +52,7 @@ def read_encoder(name: str) -> Encoder:
         tokenizer = transformers.AutoTokenizer.from_pretrained(place)
         model = transformers.AutoModel.from_pretrained(place).float()
     except (OSError, ValueError, KeyError, ImportError) as error:
-        raise UsageError(f"--backbone {name}: cannot be read ({_first_line(error)})") from None
+        raise UsageError(f"--backbone {name}: cannot be read ({reason(error)})") from None
     if not tokenizer.is_fast:
         raise UsageError(f"--backbone {name}: has no fast tokenizer (tokenizer.json)")
     _drop_pooler(model)
@@ -210,7 +210,3 @@ def _transformers() -> Any:
     library.logging.set_verbosity_error()
     library.logging.disable_progress_bar()
     return library
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

@@ -20,7 +20,7 @@ from sebra.engine.passes import evaluating, predict
 from sebra.engine.session import Session
 from sebra.engine.task import Task
 from sebra.loading.augment import Augment
-from sebra.ranking.folds import stratified_folds
+from sebra.ranking.noise_heads import stratified_folds
 from sebra.ranking.retraining import Retrained, State, state_of
 
 _MOST_TO_FIT = 60_000  # samples a head is fitted to; it judges all the others

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from sebra.engine.logistic import logistic_regression, logits_of
-from sebra.ranking.folds import stratified_folds
 
 Array = npt.NDArray[Any]
 Reader = Callable[[Tensor], Tensor]  # places -> features, n x d floats
@@ -45,3 +44,14 @@ def held_out_logits(read: Reader, y: Tensor, classes: int, seed: int) -> Array:
             mine = fold[part] == k
             out[part[mine].cpu().numpy()] = logits_of(features[mine], head).cpu().numpy()
     return out
+
+
+def stratified_folds(labels: Array, folds: int, shuffle: Array) -> npt.NDArray[np.int64]:
+    """A fold per sample, 0 to `folds` - 1, each class spread evenly over the folds.
+
+    shuffle: a permutation of the samples; it says who of a class falls into which fold.
+    """
+    order = shuffle[np.argsort(labels[shuffle], kind="stable")]
+    fold = np.empty(len(labels), dtype=np.int64)
+    fold[order] = np.arange(len(labels)) % folds
+    return fold
