@@ -11,8 +11,8 @@ from typing import Any
 
 from sebra.engine.session import ProgressSink
 from sebra.errors import UsageError, reason
-from sebra.ranking.matching import matched
 from sebra.ranking.noise import SUSPECT
+from sebra.ranking.patterns import matched
 from sebra.ranking.ranking import Ranking
 from sebra.runs.folder import METRICS, RANKING, RunFolder
 from sebra.samples.open import open_samples

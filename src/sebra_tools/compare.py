@@ -10,8 +10,8 @@ import numpy as np
 from sebra.engine.session import ProgressSink
 from sebra.errors import UsageError
 from sebra.measuring.groups import MIN_GROUP, score
-from sebra.ranking.matching import matched
 from sebra.ranking.noise import SUSPECT
+from sebra.ranking.patterns import matched
 from sebra.ranking.ranking import Ranking
 from sebra.runs.folder import CONFIG, METRICS, RANKING, RunFolder
 from sebra.samples.open import open_samples

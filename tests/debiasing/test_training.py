@@ -9,8 +9,8 @@ import torch
 from sklearn.linear_model import LogisticRegression
 
 from debiasing.toys import AT_ONCE, SETTINGS, features, fit, images
-from sebra.debiasing.averaging import WeightMean
 from sebra.debiasing.last_layer import set_probe
+from sebra.debiasing.method import WeightMean
 from sebra.debiasing.registry import METHODS, method_class
 from sebra.debiasing.selection import Selector
 from sebra.engine import step as steps

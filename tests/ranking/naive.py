@@ -7,6 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from scipy.special import lambertw
+
+from sebra.ranking.formulas import p_critical_of
 
 
 class Round(NamedTuple):
@@ -95,3 +98,17 @@ def _batches(pool, n, batch, generator, draws):
         out[-1] = [*out[-1], order[k % len(order)]]
         k += 1
     return out
+
+
+def lambda_of(p_critical: float, beta: float) -> float:
+    """The lambda whose selection threshold is `p_critical`: -p^(1/beta)·ln p."""
+    return -math.pow(p_critical, 1.0 / beta) * math.log(p_critical)
+
+
+def lower_root_of(lam: float, beta: float) -> float:
+    """Lower root of -p^(1/beta)·ln p = lambda: exp(beta·W-1(-lambda/beta))."""
+    if lam == 0.0:
+        return 0.0
+    p_critical_of(lam, beta)
+    found = float(lambertw(-lam / beta, k=-1).real)
+    return math.exp(beta * (-1.0 if math.isnan(found) else found))

@@ -11,11 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 
+from ranking.naive import lambda_of, lower_root_of
 from sebra.errors import UsageError
 from sebra.ranking.formulas import (
     is_learned,
-    lambda_of,
-    lower_root_of,
     p_critical_of,
     upweight,
     weighted_loss,

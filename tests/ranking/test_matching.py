@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from sebra.errors import UsageError
-from sebra.ranking.matching import matched
+from sebra.ranking.patterns import matched
 from sebra.ranking.ranking import Ranking
 
 

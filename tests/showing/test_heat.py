@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from sebra.showing.heat import SIDE, heated
 from sebra.showing.report import report_html
+from sebra.showing.thumbnails import SIDE, heated
 
 from .conftest import make_run
 

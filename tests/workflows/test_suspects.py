@@ -10,7 +10,7 @@ from sklearn.metrics import average_precision_score
 from sebra.cli.main import run as cli
 from sebra.ranking import noise, peel
 from sebra.samples.open import open_samples
-from sebra.workflows import suspects
+from sebra.workflows import rank as suspects
 from sebra.workflows.prepared import Source
 from sebra.workflows.rank import RankOptions, rank
 from sebra_bench.label_noise import inject_noise

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from sebra.engine import packing
-from sebra.engine.capture import apply, capture, checked
+from sebra.engine.packing import apply, capture, checked
 from sebra.errors import Interrupted, NumericalError, SebraError, UsageError
 
 EVERY_SECONDS = 30.0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -90,17 +89,13 @@ class Scores:
         return {name: value for name, value in figures.items() if value is not None}
 
     def _repr_html_(self) -> str:
-        figures = "".join(
-            f"<tr><th>{escape(name)}</th><td>{_shown(value)}</td></tr>"
-            for name, value in self.summary().items()
-        )
-        groups = "".join(
-            f"<tr><td>{escape(g.name)}{' (small)' if g.small else ''}</td>"
-            f"<td>{g.n_test}</td><td>{g.n_train}</td><td>{_shown(g.accuracy)}</td></tr>"
-            for g in self.groups
-        )
-        head = "<tr><th>group</th><th>test</th><th>train</th><th>accuracy</th></tr>"
-        return f"<table>{figures}</table><table>{head}{groups}</table>"
+        import pandas as pd
+
+        names = [f"{g.name} (small)" if g.small else g.name for g in self.groups]
+        columns = {"test": "n_test", "train": "n_train", "accuracy": "accuracy"}
+        groups = {k: [getattr(g, field) for g in self.groups] for k, field in columns.items()}
+        tables = (pd.Series(self.summary()).to_frame(""), pd.DataFrame(groups, index=names))
+        return "".join(table.to_html(float_format="{:.1f}".format) for table in tables)
 
 
 def worst_shown(evaluation: Mapping[str, Any]) -> Any:
@@ -116,7 +111,3 @@ def _row(group: GroupScore) -> dict[str, Any]:
     # An attribute may be called like one of the fixed columns; the fixed ones then win.
     fixed = {k: v for k, v in group.to_dict().items() if not isinstance(v, Mapping)}
     return {**group.values, "group": fixed.pop("name"), **fixed}
-
-
-def _shown(value: float | str) -> str:
-    return escape(value) if isinstance(value, str) else f"{value:.1f}"

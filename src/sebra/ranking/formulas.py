@@ -20,11 +20,6 @@ def upweight(p: Number, beta: float) -> Number:
     return u
 
 
-def lambda_of(p_critical: float, beta: float) -> float:
-    """The lambda whose selection threshold is `p_critical`: -p^(1/beta)·ln p."""
-    return -math.pow(p_critical, 1.0 / beta) * math.log(p_critical)
-
-
 def p_critical_of(lam: float, beta: float) -> float:
     """Upper root of -p^(1/beta)·ln p = lambda: exp(beta·W0(-lambda/beta)) (appendix A.3).
 
@@ -36,19 +31,7 @@ def p_critical_of(lam: float, beta: float) -> float:
             f"lambda = {lam:g} has no threshold: it must lie in [0, beta/e], "
             f"here [0, {beta / math.e:.4g}]"
         )
-    return _root(lam, beta, branch=0)
-
-
-def lower_root_of(lam: float, beta: float) -> float:
-    """Lower root of -p^(1/beta)·ln p = lambda: exp(beta·W-1(-lambda/beta))."""
-    if lam == 0.0:
-        return 0.0
-    p_critical_of(lam, beta)
-    return _root(lam, beta, branch=-1)
-
-
-def _root(lam: float, beta: float, branch: int) -> float:
-    found = float(lambertw(-lam / beta, k=branch).real)
+    found = float(lambertw(-lam / beta).real)
     # Where the branches meet, at -1/e, rounding may leave the range in which W is real.
     return math.exp(beta * (-1.0 if math.isnan(found) else found))
 

@@ -82,11 +82,6 @@ def estimate_noise(task: Task) -> NoiseEstimate:
     return _estimate(_reader(task), task.targets, task.classes, task.seed)
 
 
-def noise_of(x: Tensor, targets: Tensor, classes: int, seed: int = 0) -> NoiseEstimate:
-    """The noise of every row of a feature table (n x d)."""
-    return _estimate(lambda rows: x[rows], targets, classes, seed)
-
-
 def _estimate(read: Reader, targets: Tensor, classes: int, seed: int) -> NoiseEstimate:
     labels = targets.cpu().numpy().astype(np.int64)
     if len(labels) < FEWEST_SAMPLES or len(np.unique(labels)) < 2:

@@ -47,7 +47,7 @@ def read_manifest(path: Path, columns: Mapping[str, str]) -> Samples:
     """
     base = Path(os.path.abspath(path)).parent
     table = renamed(_read_table(path, columns), columns, str(path))
-    return _samples(table, str(path), base, path.stem)
+    return samples_of(table, str(path), base, path.stem)
 
 
 def read_contents(path: Path, columns: Mapping[str, str]) -> tuple[Any, Content]:
@@ -58,16 +58,6 @@ def read_contents(path: Path, columns: Mapping[str, str]) -> tuple[Any, Content]
         raise UsageError(f"{path}: has no rows")
     base = Path(os.path.abspath(path)).parent
     return _ids(table, str(path)), _content(table, str(path), base)
-
-
-def read_shards(folder: Path, where: str) -> Samples:
-    """The same from the parquet files of a folder, which belong together; `where` names them."""
-    import pandas as pd
-
-    # By pyarrow's dataset reader shards whose columns differ in type would be refused.
-    tables = [read_parquet(file) for file in sorted(folder.glob("*.parquet"))]
-    name = where.rpartition("/")[2]
-    return _samples(pd.concat(tables, ignore_index=True), where, folder, name)
 
 
 def renamed(table: pd.DataFrame, columns: Mapping[str, str], where: str) -> pd.DataFrame:
@@ -82,7 +72,8 @@ def renamed(table: pd.DataFrame, columns: Mapping[str, str], where: str) -> pd.D
     return table.rename(columns={**aside, **{own: ours for ours, own in columns.items()}})
 
 
-def _samples(table: pd.DataFrame, where: str, base: Path, name: str) -> Samples:
+def samples_of(table: pd.DataFrame, where: str, base: Path, name: str) -> Samples:
+    """The samples of a table; `where` begins messages, `base` is where its paths begin."""
     columns = [str(c) for c in table.columns]
     table.columns = columns
     if len(set(columns)) < len(columns):

@@ -6,7 +6,10 @@ import base64
 import io
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
 
 from sebra.samples.table import ImageArray, ImageFiles, IntArray, Samples
 
@@ -93,3 +96,25 @@ def data_address(image: Image.Image, side: int) -> str:
         icc_profile=None,
     )
     return "data:image/jpeg;base64," + base64.b64encode(out.getvalue()).decode("ascii")
+
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+SIDE = 224
+STRONGEST = 0.75  # opacity where the map is 1
+
+
+def heated(heat: npt.NDArray[Any], picture: npt.NDArray[Any]) -> Image.Image:
+    """The picture in grey, warm where the map (0 to 1) is high."""
+    from matplotlib import colormaps
+    from PIL import Image
+
+    below = Image.fromarray(picture).convert("L").resize((SIDE, SIDE), Image.Resampling.BICUBIC)
+    levels = Image.fromarray((np.clip(heat, 0, 1) * 255).round().astype(np.uint8))
+    smooth = np.asarray(levels.resize((SIDE, SIDE), Image.Resampling.BICUBIC)) / 255
+    grey = np.repeat(np.asarray(below, dtype=np.float64)[:, :, None], 3, axis=2) / 255
+    colour = np.asarray(colormaps["inferno"](smooth))[:, :, :3]
+    opacity = STRONGEST * smooth[:, :, None]
+    mixed = (1 - opacity) * grey + opacity * colour
+    return Image.fromarray((mixed * 255).round().astype(np.uint8))

@@ -15,6 +15,7 @@ from sebra.errors import UsageError
 from sebra.measuring.ranks import quality_of
 from sebra.plugins import TUNERS, plugins
 from sebra.ranking.controls import run_controls
+from sebra.ranking.noise import NoiseEstimate, estimate_noise, too_large
 from sebra.ranking.ranking import Monitor, Ranker, Ranking
 from sebra.ranking.registry import ranker_class
 from sebra.runs.config import Settled, named_preset, ranking_network, settle
@@ -26,7 +27,6 @@ from sebra.workflows.naming import name_patterns
 from sebra.workflows.prepare import for_ranking, prepare
 from sebra.workflows.prepared import Prepared, Source
 from sebra.workflows.saliency import find_saliency, save_saliency
-from sebra.workflows.suspects import add_noise
 from sebra.workflows.verdict import verdict_of
 from sebra.workflows.verdicts import carry_over, judged
 
@@ -178,6 +178,38 @@ def ranking_of(
         ranking.data = prepared.source.data
         add_noise(ranking, prepared, session, meter, result.noise)
     return ranking
+
+
+def add_noise(
+    ranking: Ranking,
+    prepared: Prepared,
+    session: Session,
+    meter: Meter,
+    known: NoiseEstimate | None = None,
+) -> None:
+    """Estimates who is mislabelled and writes it into the ranking's table.
+
+    `ranking` is in the order of the training split, as `Ranking.from_result` leaves it. known: the
+    estimate of that split, where the ranker has made it already.
+    """
+    task = prepared.task("train")
+    if too_large(task):
+        session.note(
+            f"wrong labels are not estimated (no noise column): {len(task)} samples x "
+            f"{task.classes} classes are too many"
+        )
+        return
+    part, _ = prepared.split("train")
+    with meter.phase("noise"):
+        found = estimate_noise(task) if known is None else known
+    names = np.asarray(part.classes, dtype=object)
+    ranking.table = ranking.table.assign(
+        noise=found.noise,
+        suggested=names[found.suggested],
+        why=np.asarray(found.reasons(part.labels, part.classes), dtype=object),
+    )
+    ranking.details["suspects"] = int(found.flagged.sum())
+    ranking.logits = found.logits
 
 
 def judge(run: RankRun, ranker: Ranker[Any], session: Session, meter: Meter) -> None:

@@ -14,8 +14,8 @@ from sebra.runs.seal import seal_again
 from sebra.samples.open import open_samples
 from sebra.samples.parquet import read_parquet
 from sebra.samples.table import Samples
-from sebra.showing.heat import heated
 from sebra.showing.report import ReportInput, write_report
+from sebra.showing.thumbnails import heated
 from sebra.workflows.saliency import load_saliency
 from sebra.workflows.verdicts import verdicts_of
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from sebra.checksums import of_file
 from sebra.errors import UsageError
-from sebra.ranking.matching import matched
+from sebra.ranking.patterns import matched
 from sebra.ranking.ranking import Ranking
 from sebra.runs.folder import CONFIG, RANKING, RunFolder
 from sebra.samples.verdicts import SHORTCUT, VERDICTS, Verdicts

@@ -24,7 +24,8 @@ from sebra.errors import UsageError, reason
 from sebra.places import cache_root, offline
 from sebra.samples.files import SPLIT_NAMES
 from sebra.samples.layouts import layout
-from sebra.samples.manifest import read_shards
+from sebra.samples.manifest import samples_of
+from sebra.samples.parquet import read_parquet
 from sebra.samples.table import SPLITS, Samples
 from sebra_bench.layouts.hub_columns import Columns, choose_columns, parse_row
 
@@ -70,7 +71,7 @@ def read(path: Path, options: Options) -> Samples:
     entry = cache_root() / "hub" / _key(name, options)
     if not _is_whole(entry):
         _fetch(name, options, entry)
-    return read_shards(entry, f"hf:{name}")
+    return _read_shards(entry, f"hf:{name}")
 
 
 def _require_name(name: str) -> None:
@@ -238,3 +239,13 @@ def _publish(building: Path, entry: Path) -> None:
         if not (entry / "done.json").is_file():
             raise
         # Another process was first; its entry has the same content.
+
+
+def _read_shards(folder: Path, where: str) -> Samples:
+    """The samples of a folder's parquet files, which belong together; `where` names them."""
+    import pandas as pd
+
+    # By pyarrow's dataset reader shards whose columns differ in type would be refused.
+    tables = [read_parquet(file) for file in sorted(folder.glob("*.parquet"))]
+    name = where.rpartition("/")[2]
+    return samples_of(pd.concat(tables, ignore_index=True), where, folder, name)
