@@ -310,6 +310,6 @@ def test_two_rankings_in_one_folder_keep_their_own_patterns(tmp_path):
         found[name] = ranking.patterns
     for name, patterns in found.items():
         again = Ranking.load(tmp_path / f"{name}.parquet").patterns
-        assert again is not None and patterns is not None
+        assert again is not None
         assert torch.equal(again.heads, patterns.heads)
     assert not torch.equal(found["first"].heads, found["second"].heads)

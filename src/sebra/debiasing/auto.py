@@ -33,7 +33,6 @@ from sebra.debiasing.selection import Selector
 from sebra.debiasing.stages import Stages, StagesConfig
 from sebra.engine.logistic import logits_of
 from sebra.engine.networks import Network
-from sebra.engine.passes import evaluating, predict
 from sebra.engine.session import Session
 from sebra.engine.task import Task
 from sebra.settings import setting
@@ -125,13 +124,6 @@ class Auto(Method[AutoConfig]):
         shared = {f.name: getattr(self.config, f.name) for f in fields(TrainConfig)}
         plain = _trained("plain", Erm(TrainConfig(**shared)), task, help, session)
         found = _heads_over("plain", plain, judges, REFITS, head_of(plain))
-        as_it_came = _last_layer_alone(task, judges)
-        simple = _heads_over("plain", as_it_came, judges, REFITS, head_of(as_it_came))
-        jury = judges.jury
-        lost, unsure = jury.cost(*(jury.right(c[0].logits) for c in (found, simple)))
-        if lost <= unsure:  # of models that cannot be told apart the simplest (Breiman's rule)
-            found = simple
-            session.note("fine-tuning tells new samples no better than a last layer alone does")
         if judges.stages is not None:
             # A pair costs about twice a sample: half of the epochs take as long as plain training.
             half = {**shared, "epochs": max(1, self.config.epochs // 2)}
@@ -176,27 +168,6 @@ def _heads_over(
                 mixed = torch.lerp(logits, z, share)
                 found.append(Candidate(what, share, network, mixed, moments, between))
     return found
-
-
-def _last_layer_alone(task: Task, judges: Judges) -> Network:
-    """The network as it came, its last layer fitted to the training samples.
-
-    It is better than a fine-tuned one where training samples tell the classes without any effort
-    but new ones are of another kind: what was learned elsewhere is not bent.
-    """
-    network = task.network()
-    x, mean, std = embedded(network, task)
-    with evaluating(network):
-        z = predict(network.embed, judges.tasks[0], torch.arange(len(judges.y)))
-    z = ((z - mean.to(z.device)) / std.to(z.device))[judges.rows.to(z.device)]
-    heads: list[Tensor] = []
-    for c in STRENGTHS:
-        ones, start = torch.ones(len(x)), heads[-1] if heads else None
-        heads.append(fitted(x, task.targets, task.classes, ones, c, start=start))
-    held = torch.stack([logits_of(z, head) for head in heads])
-    at = best_strength(held, judges.y[judges.rows], judges.ordinary[judges.rows])
-    set_head(network, heads[at], mean, std)
-    return network
 
 
 def _between(plain: Callable[[], Tensor], full: Callable[[], Tensor], share: float) -> Tensor:
