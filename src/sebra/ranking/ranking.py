@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
@@ -258,10 +259,19 @@ class Ranking:
 
     def _repr_html_(self) -> str:
         head = self.table.sort_values(["label", "rank"]).groupby("label").head(3)
-        shown: str = head.to_html(index=False, escape=True)
+        words = [
+            (k, word)
+            for k, pattern in enumerate(self.details.get("patterns", ()), 1)
+            for word in pattern.get("words", ())[:2]
+        ]
+        said = [
+            f"<li>Pattern {k}: {escape('; '.join(map(': '.join, word['phrases'].items())))} "
+            f"({word['area']:.2f})</li>"
+            for k, word in words
+        ]
         return (
-            f"<p><b>Ranking</b> of {len(self)} samples, {self.table['label'].nunique()} classes, "
-            f"{self.buckets} buckets; the most spurious of each class:</p>{shown}"
+            f"<p><b>{escape(repr(self))}</b></p><ul>{''.join(said)}</ul>"
+            f"<p>The most spurious of each class:</p>{head.to_html(index=False, escape=True)}"
         )
 
 
