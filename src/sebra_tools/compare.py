@@ -95,7 +95,7 @@ def _models(
         "patterns": [],
     }
     runs = [RunFolder(Path(run)) for run in (ranking, first, second) if run is not None]
-    source = next((run for run in runs if has_patterns(run, samples.source)), None)
+    source = next((run for run in runs if has_patterns(run, samples.source, split)), None)
     if source is not None:
         stages, some, follows = sides(source, samples, split, rows, progress)
         for k, stage in enumerate(stages):

@@ -28,9 +28,12 @@ from sebra_tools.answers import SPLITS, Answers, answers_of
 _NETWORK = ("seed", "device", "mode", "backbone", "weights", "image_size")
 
 
-def has_patterns(folder: RunFolder, data: str) -> bool:
-    """Whether a run found patterns in this data; in other data nobody knows who follows them."""
-    if not folder.has(RANKING) or not Ranking.load(folder.path).stages:
+def has_patterns(folder: RunFolder, data: str, split: str) -> bool:
+    """Whether a run tells who follows its patterns in a split of this data; never of other data."""
+    ranking = Ranking.load(folder.path) if folder.has(RANKING) else None
+    if ranking is None or not ranking.stages:
+        return False
+    if split != "train" and ranking.patterns is None:
         return False
     return not folder.has(CONFIG) or folder.read_config().get("data") == data
 
@@ -56,7 +59,7 @@ def leaning(
         raise UsageError(f"{answers.name}: answers for less than half of every split")
     rows = answers.known(samples, split)
     stages: list[str] = []
-    if has_patterns(folder, samples.source):
+    if has_patterns(folder, samples.source, split):
         stages, rows, follows = sides(folder, samples, split, rows, progress)
     right = answers.predicted[rows] == samples.labels[rows]
     patterns = [

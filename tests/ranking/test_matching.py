@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
+import torch
+from safetensors.torch import save_file
 
 from sebra.errors import UsageError
 from sebra.ranking.patterns import matched
-from sebra.ranking.ranking import Ranking
+from sebra.ranking.ranking import PATTERNS, Ranking
 
 
 def ranking_of(flags: dict[str, np.ndarray], ids: list[str] | None = None) -> Ranking:
@@ -69,3 +73,18 @@ def test_the_ranking_by_one_pattern_alone_puts_those_who_break_it_last() -> None
     assert ranking.only([]).stages == []
     with pytest.raises(UsageError, match="stage_9"):
         ranking.only(["stage_9"])
+
+
+@pytest.mark.parametrize("content", [b"", b"nonsense", None])
+def test_a_ranking_of_another_version_is_still_a_ranking(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, content: bytes | None
+) -> None:
+    ranking_of({"stage_1": flags(0)}).save(tmp_path / "ranking.parquet")
+    if content is None:
+        save_file({"heads": torch.zeros(1, 3, 2)}, str(tmp_path / PATTERNS))
+    else:
+        (tmp_path / PATTERNS).write_bytes(content)
+    found = Ranking.load(tmp_path)
+    assert found.stages == ["stage_1"]
+    assert found.patterns is None
+    assert "rank again" in caplog.text

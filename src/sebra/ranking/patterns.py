@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from sebra.errors import UsageError, reason
 from sebra.ranking.balance import Flags, Floats, Ints
 from sebra.ranking.candidate import margins
 from sebra.ranking.ranking import Ranking
@@ -81,9 +82,13 @@ class PatternModel:
 
     @classmethod
     def load(cls, path: Path) -> PatternModel:
+        from safetensors import SafetensorError
         from safetensors.torch import load_file
 
-        return cls(**load_file(path))
+        try:
+            return cls(**load_file(path))
+        except (OSError, SafetensorError, TypeError) as error:
+            raise UsageError(f"{path}: damaged, or of another version ({reason(error)})") from None
 
 
 def share_of(margin: Floats) -> Floats:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,6 +31,7 @@ Array = npt.NDArray[Any]
 Config = TypeVar("Config")
 COLUMNS = ("id", "label", "rank", "bucket", "spuriosity")
 PATTERNS = "patterns.safetensors"  # beside a ranking: what tells its stages of other samples
+log = logging.getLogger(__name__)
 CHANCES = ("p", "noise")  # columns that a ranking may have, from 0 to 1
 
 
@@ -193,7 +195,10 @@ class Ranking:
         if _patterns_beside(file).is_file():
             from sebra.ranking.patterns import PatternModel
 
-            ranking.patterns = PatternModel.load(_patterns_beside(file))
+            try:
+                ranking.patterns = PatternModel.load(_patterns_beside(file))
+            except UsageError as error:  # the order is as good as it was
+                log.warning("%s: patterns of other samples cannot be told; rank again", error)
         return ranking
 
     def aligned_to(self, ids: Array) -> pd.DataFrame:
