@@ -1,11 +1,24 @@
-"""Figures over several seeds."""
+"""Runs with several seeds, and figures over them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from numbers import Real
 from statistics import fmean, stdev
 from typing import Any
+
+from sebra.samples.table import SPLITS
+from sebra.workflows.prepared import Prepared
+
+
+def seeded(prepared: Prepared, seed: int) -> Prepared:
+    """The same data set for a run with another seed; what lies on the device is shared."""
+    # All splits first: unreadable images leave `samples` when their split is loaded.
+    for name in SPLITS:
+        if len(prepared.samples.rows(name)):
+            prepared.task(name)
+    return replace(prepared, source=replace(prepared.source, seed=seed))
 
 
 def mean_std(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -42,6 +42,7 @@ from sebra_bench.plan import (
 )
 from sebra_bench.protocol import Protocol
 from sebra_bench.rows import ROWS, Row, Rows, present, settings_of
+from sebra_bench.seeds import seeded
 
 RANKINGS = "rankings"  # folder of the tables of rankings
 
@@ -222,7 +223,7 @@ class Workbench:
         """One training with all that its row needs; test: whether the test split is looked at."""
         ranked = None if ranker is None else self.ranking(ranker, seed)
         ranking = None if ranker is None else self._ranking_table(ranker, seed)
-        prepared = self.prepared.with_seed(seed)
+        prepared = seeded(self.prepared, seed)
         options = DebiasOptions(
             spec.name,
             self.preset,
@@ -268,10 +269,10 @@ class Workbench:
 
     def to_rank(self, seed: int, ranker: str = OWN_RANKER) -> Prepared:
         """The data set for a ranking with this seed."""
-        self.prepared.with_seed(seed)  # unreadable images leave before the first ranking
+        seeded(self.prepared, seed)  # unreadable images leave before the first ranking
         found = self.ranking_on(ranker)
         found.samples = self.prepared.samples
-        return found.with_seed(seed)
+        return seeded(found, seed)
 
     def _rank(self, spec: Spec, seed: int) -> tuple[Row, Ranking]:
         identity = self.ranking_identity(spec, seed)
@@ -282,7 +283,7 @@ class Workbench:
             figures = measure(ranking, prepared.samples)
             if self._has_pd:
                 with meter.phase("pd"):  # with the trained network, whichever one ranked
-                    figures.update(_disparity(self.prepared.with_seed(seed), ranking, session))
+                    figures.update(_disparity(seeded(self.prepared, seed), ranking, session))
         row = {
             **self.key("ranking", spec, seed),
             "ranking": figures,

@@ -145,7 +145,7 @@ def test_report_of_a_run_elsewhere_and_of_moved_data(printed, pets, tmp_path):
     printed("rank", pets, *QUICK, "--out", "run")
     moved = pets.rename(tmp_path / "animals")
     found = printed("report", "run", "--out", "pages/mine.html", "--data", moved)
-    assert found == {"report": "pages/mine.html"}
+    assert found["report"] == "pages/mine.html"
     page = (tmp_path / "pages" / "mine.html").read_text(encoding="utf-8")
     assert "data:image/" in page
     assert names(tmp_path / "run") == {*RANKING, "saliency.npz"}

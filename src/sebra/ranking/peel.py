@@ -81,11 +81,6 @@ class PeelConfig(StepConfig):
             "penalty_contrast": self.penalty_contrast > 0,
             "least_noise": 0 <= self.least_noise <= 1,
             "steps": self.steps >= 1,
-            "beta": self.beta > 0,
-            "optimizer": self.optimizer in ("sgd", "adam", "adamw"),
-            "lr": self.lr > 0,
-            "batch": self.batch >= 0,
-            "crop": 0 < self.crop <= 1,
         }
         check(self, checks)
 

@@ -26,7 +26,7 @@ from sebra.loading.inputs import Inputs, content_key
 from sebra.loading.texts import TokenArray, Tokeniser, load_texts
 from sebra.ranking.ranking import Ranker, Ranking
 from sebra.runs.meter import Meter
-from sebra.samples.table import SPLITS, Fault, FeatureArray, ImageArray, Samples, Texts
+from sebra.samples.table import Fault, FeatureArray, ImageArray, Samples, Texts
 from sebra.values import require
 
 Readable = FeatureArray | ImageArray | TokenArray
@@ -166,14 +166,6 @@ class Prepared:
             device=self.device,
             seed=self.source.seed,
         )
-
-    def with_seed(self, seed: int) -> Prepared:
-        """The same data set for a run with another seed; what lies on the device is shared."""
-        # All splits first: unreadable images leave `samples` when their split is loaded.
-        for name in SPLITS:
-            if len(self.samples.rows(name)):
-                self.task(name)
-        return replace(self, source=replace(self.source, seed=seed))
 
     def build(self, seed: int, hidden: int) -> Network:
         """A fresh network of the run's kind on the device."""

@@ -34,6 +34,7 @@ from sebra_bench.carryover.sets import ORDINARY, BenchSet, encoder_folder, weigh
 from sebra_bench.facts import facts
 from sebra_bench.plan import parse_specs
 from sebra_bench.rows import ROWS, Row, Rows, read_rows
+from sebra_bench.seeds import seeded
 
 PLAIN = "erm"
 
@@ -124,7 +125,7 @@ class _Bench:
     ) -> None:
         self.chosen, self.options, self.progress = chosen, options, progress
         self.meter = Meter()
-        self.prepared = self._prepare(data).with_seed(0)
+        self.prepared = seeded(self._prepare(data), 0)
         self.meter.result()
         samples = self.prepared.samples
         self.has_groups = bool(samples.attributes) and bool(
@@ -146,7 +147,7 @@ class _Bench:
         return prepare(source, Session(progress=self.progress), self.meter, samples)
 
     def row(self, method: str, seed: int) -> Row:
-        prepared = self.prepared.with_seed(seed)
+        prepared = seeded(self.prepared, seed)
         base = {
             "data": self.chosen.name,
             "kind": self.chosen.kind,

@@ -27,7 +27,7 @@ from sebra.workflows.needs import guide_of
 from sebra.workflows.prepared import Prepared
 from sebra_bench.label_noise import KINDS, inject_noise
 from sebra_bench.plan import Spec, with_shared
-from sebra_bench.seeds import mean_std
+from sebra_bench.seeds import mean_std, seeded
 from sebra_bench.studies.common import (
     GREYS,
     HATCHES,
@@ -58,7 +58,7 @@ def noise(bench: Workbench) -> Study:
     """Average precision of three ways to find wrong labels, and ERM's accuracy after removal."""
     _with_settings(bench)  # wrong ones are refused before the work
     found: list[tuple[str, float, dict[str, Any]]] = []
-    clean = [_accuracy(bench, bench.prepared.with_seed(seed)) for seed in _seeds(bench)]
+    clean = [_accuracy(bench, seeded(bench.prepared, seed)) for seed in _seeds(bench)]
     for kind in _kinds(bench):
         for share in SHARES:
             runs = [_one(bench, kind, share, seed, clean[seed]) for seed in _seeds(bench)]
@@ -83,7 +83,7 @@ def _kinds(bench: Workbench) -> Sequence[str]:
 def _one(
     bench: Workbench, kind: str, share: float, seed: int, clean: dict[str, float] | None
 ) -> dict[str, Any]:
-    prepared, wrong = _with_noise(bench.prepared.with_seed(seed), kind, share, seed)
+    prepared, wrong = _with_noise(seeded(bench.prepared, seed), kind, share, seed)
     task = prepared.task("train")
     estimate = estimate_noise(task)
     network = _fit(bench, task)
