@@ -371,7 +371,6 @@ def test_bad_input_costs_one_line_and_status_2(call_cli, tmp_path, name):
     "name",
     [
         "missing path",
-        "weights of another network",
         "most images unreadable",
         "lam without a threshold",
     ],
