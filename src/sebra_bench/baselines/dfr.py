@@ -75,7 +75,7 @@ class Dfr(Method[DfrConfig]):
         at = max(range(len(looks)), key=lambda i: looks[i].worst + looks[i].balanced)
         head = fitted(x, y, task.classes, weights, STRENGTHS[at])
         set_head(network, head, mean, std)
-        loss = float(F.cross_entropy(logits_of(x, head), y))
+        loss = float(F.cross_entropy(logits_of(x, head).cpu(), y))
         help.selector.settle(self.config.epochs, network, loss)
         session.note(f"dfr: last layer from {len(y)} held-out samples, strength {STRENGTHS[at]:g}")
         return network
