@@ -18,7 +18,7 @@ from torch import Tensor
 from sebra.loading.cache import cached_array
 from sebra.loading.inputs import Inputs
 
-VERSION = 2  # raise it when the same pictures would give other figures
+VERSION = 3  # raise it when the same pictures would give other figures
 COLOUR, LIGHT, SHARPNESS, BORDER = "colour", "light", "sharpness", "border"
 PLACES = tuple(
     " ".join(filter(None, (row, column))) or "centre"
@@ -121,7 +121,7 @@ def _colour(x: Tensor) -> Tensor:
     largest = tones.amax(1)
     saturation = ((largest - tones.amin(1)) / largest.clamp_min(1 / 255)).flatten(1)
     tone = torch.stack([_at(tones[:, c].flatten(1), (0.5, 0.95)) for c in range(3)], 1)
-    spreads = (x.mean((2, 3)), edges.sqrt(), x.std((2, 3)), tone[:, :, 0], tone[:, :, 1])
+    spreads = (x.mean((2, 3)), edges.sqrt(), tones.std((2, 3)), tone[:, :, 0], tone[:, :, 1])
     ratios = [_ratios(spread) for spread in spreads]
     return torch.cat([*ratios, saturation.mean(1)[:, None], _at(saturation, (0.05, 0.5, 0.95))], 1)
 
@@ -130,13 +130,13 @@ def _light(x: Tensor, luma: Tensor) -> Tensor:
     tones = _thinned(luma).flatten(1)
     full = (x > 252 / 255).float().mean((2, 3))
     ends = [(tones < 4 / 255).float().mean(1), (tones > 251 / 255).float().mean(1), *full.unbind(1)]
-    figures = [luma.mean((1, 2)), _log(luma.std((1, 2)))]
+    figures = [luma.mean((1, 2)), _log(tones.std(1))]
     ends = [_log(end) for end in ends]
     return torch.cat(
         [
             torch.stack(figures, 1),
             _at(tones, _SHARES),
-            torch.stack([*ends, _left_out(x)], 1),
+            torch.stack([*ends, _left_out(_thinned(x, 4 * _TONES))], 1),
         ],
         1,
     )
@@ -206,9 +206,9 @@ def _at(values: Tensor, shares: Sequence[float]) -> Tensor:
     return ordered[:, where]
 
 
-def _thinned(x: Tensor) -> Tensor:
-    """One pixel of every few."""
-    step = -(-max(x.shape[-2:]) // _TONES)
+def _thinned(x: Tensor, most: int = _TONES) -> Tensor:
+    """One pixel of every few, so many along a side at most."""
+    step = -(-max(x.shape[-2:]) // most)
     return x[..., ::step, ::step]
 
 
