@@ -21,7 +21,6 @@ from sebra.engine.session import Session
 from sebra.engine.task import Task
 from sebra.errors import UsageError
 from sebra.ranking.controls import FEWEST, run_controls
-from sebra.ranking.noise import estimate_noise
 from sebra.ranking.ranking import Ranker
 
 SECONDS = 120.0
@@ -100,7 +99,6 @@ class _Search:
         self, task: Task, kind: type[Ranker[Any]], seconds: float, session: Session
     ) -> None:
         self.task, self.kind, self.session = task, kind, session
-        self.logits = estimate_noise(task).logits if kind.names_patterns else None
         self.ends = time.monotonic() + seconds
         if task.inputs.is_image or task.inputs.is_text:
             raise UsageError("--tune: its controls need frozen features; add --mode features")
@@ -128,7 +126,9 @@ class _Search:
     def _try(self, config: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
         started = time.monotonic()
         chosen = dataclasses.replace(config, **settings)
-        controls = run_controls(self.task, lambda: self.kind(chosen), math.inf, self.logits, TRIALS)
+        controls = run_controls(
+            self.task, lambda: self.kind(chosen), math.inf, self.kind.names_patterns, TRIALS
+        )
         value = 0.0 if controls is None else controls.trust
         trial = {
             "settings": dict(settings),

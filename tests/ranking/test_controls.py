@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from scipy.stats import kurtosis
 
 from ranking.toys import noisy, task_of
 from sebra.ranking.controls import Controls, _Bench, run_controls
-from sebra.ranking.noise import estimate_noise
 from sebra.ranking.ranking import Ranker, RankResult
 
 
@@ -62,7 +62,7 @@ def test_a_mark_is_found_by_who_looks_and_not_by_chance():
 
 def test_the_mark_is_as_visible_as_it_says():
     """A linear model tells samples with it from samples without it in 99 of 100 cases."""
-    bench = _Bench(hard(4000), None)
+    bench = _Bench(hard(4000))
     shift = bench._direction(bench.shown, np.random.default_rng(3))
     yes, no = (bench.shown + shift).numpy(), bench.shown.numpy()
     x = np.r_[yes[:2000], no[2000:]]
@@ -76,18 +76,17 @@ def test_the_mark_is_as_visible_as_it_says():
 
 def test_claims_without_a_pattern_cost_trust():
     task = noisy(n=300)
-    logits = estimate_noise(task).logits
-    loud = run_controls(task, lambda: Seer(None), 1e9, logits, most=3)
+    loud = run_controls(task, lambda: Seer(None), 1e9, True, most=3)
     assert loud.claims == (True, True, True)
     assert loud.trust == 0
-    silent = run_controls(task, lambda: Silent(None), 1e9, logits, most=3)
+    silent = run_controls(task, lambda: Silent(None), 1e9, True, most=3)
     assert silent.claims == (False, False, False)
     assert silent.found == 0
 
 
 def test_without_time_one_trial_of_each_is_made():
     task = noisy(n=300)
-    found = run_controls(task, lambda: Seer(None), 0.0, estimate_noise(task).logits)
+    found = run_controls(task, lambda: Seer(None), 0.0, True)
     assert (len(found.areas), len(found.claims)) == (1, 1)
 
 
@@ -107,6 +106,21 @@ def test_what_they_showed_is_said_in_a_sentence_each():
 def test_the_task_is_left_as_it_was():
     task = hard(200)
     x, y = task.batch(torch.arange(200)).clone(), task.targets.clone()
-    run_controls(task, lambda: Seer(None), 1e9, estimate_noise(task).logits, most=2)
+    run_controls(task, lambda: Seer(None), 1e9, True, most=2)
     assert torch.equal(task.batch(torch.arange(200)), x)
     assert torch.equal(task.targets, y)
+
+
+def test_a_pattern_of_the_data_is_not_in_its_clouds():
+    """Two clouds a class become one, with the same mean and spread."""
+    rng = np.random.default_rng(0)
+    y = np.arange(4000) % 2
+    x = rng.normal(size=(4000, 6)).astype(np.float32)
+    x[:, 0] += 8 * np.where(rng.random(4000) < 0.95, y, 1 - y)
+    bench = _Bench(task_of(x, y))
+    centre, factor = bench._clouds
+    drawn = centre + torch.randn(4000, len(factor), generator=torch.manual_seed(0)) @ factor
+    for c in (0, 1):
+        own, new = x[y == c, 0], drawn[torch.from_numpy(y == c), 0].numpy()
+        assert new.mean() == pytest.approx(own.mean(), abs=0.15)
+        assert kurtosis(own) > 3 > 0.5 > abs(kurtosis(new))

@@ -7,8 +7,9 @@ Positive: a mark is put on `SHARE` of one class and on 1 - `SHARE` of the others
 the features in a random direction, so large that a linear model sees in `SEEN` of new samples
 whether they have it. It is found where the samples of that class that lack it come out last: by a
 stage of the ranker, or, where it names none, by its order; `area` is how well they are told apart.
-Negative: labels are drawn anew from calibrated held-out probabilities of the classes. Then samples
-are hard to a known degree and nothing else; whatever stage stands is a false alarm.
+Negative: features are drawn anew, around the mean of each class with the spread of all of them.
+Then every class is one cloud, as near to the others as it was; whatever stage stands is a false
+alarm.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -29,7 +31,6 @@ from sebra.engine.session import Session
 from sebra.engine.task import Task
 from sebra.errors import NumericalError
 from sebra.loading.inputs import Inputs
-from sebra.ranking.noise import calibrated
 from sebra.ranking.order import ranks_within_classes
 from sebra.ranking.ranking import Blind, Ranker, RankResult
 from sebra.samples.table import FeatureArray
@@ -101,24 +102,24 @@ def run_controls(
     task: Task,
     make: Make,
     seconds: float,
-    logits: npt.NDArray[Any] | None = None,
+    negative: bool = False,
     most: int = NEGATIVE,
 ) -> Controls | None:
     """Tries a ranker on copies of a task over features, for about so many seconds.
 
-    logits: held-out ones of the task, for negative trials; None leaves those out. most: trials of
+    negative: whether there are negative trials, for rankers that name patterns. most: trials of
     each kind; one is always made. None comes back where there are too few samples or classes.
     """
     started = time.monotonic()
     if len(task) < FEWEST or len(np.unique(task.targets.cpu().numpy())) < 2:
         return None
-    bench = _Bench(task, logits)
+    bench = _Bench(task)
     areas: list[float] = []
     claims: list[bool] = []
     for k in range(most):  # in turn, so that both are tried alike when time is short
         if k < POSITIVE and _in_time(started, seconds, k):
             areas.append(bench.positive(make(), k))
-        if bench.says is not None and _in_time(started, seconds, k):
+        if negative and _in_time(started, seconds, k):
             claims.append(bench.negative(make(), k))
     return Controls(tuple(areas), tuple(claims))
 
@@ -130,9 +131,9 @@ def _in_time(started: float, seconds: float, rounds: int) -> bool:
 
 
 class _Bench:
-    """Copies of a task's features, with a mark or with other labels."""
+    """Copies of a task's features, with a mark or as one cloud a class."""
 
-    def __init__(self, task: Task, logits: npt.NDArray[Any] | None) -> None:
+    def __init__(self, task: Task) -> None:
         rows = np.sort(np.random.default_rng(task.seed).permutation(len(task))[:MOST])
         where = torch.from_numpy(rows).to(task.device)
         self.task = task.subset(where)
@@ -141,7 +142,6 @@ class _Bench:
         self.x = torch.cat([self.task.seen(p) for p in torch.split(every, _BLOCK)]).cpu()
         self.std, mean = torch.std_mean(self.x, dim=0, correction=0)
         self.shown = (self.x - mean) / self.std.clamp_min(1e-6)
-        self.says = None if logits is None else calibrated(logits[rows], self.labels)
 
     def positive(self, ranker: Ranker[Any], k: int) -> float:
         """How well a mark is told, as an area under the curve."""
@@ -167,13 +167,24 @@ class _Bench:
         return 0.5 if result is None else _area(result, carries, own, self.labels)
 
     def negative(self, ranker: Ranker[Any], k: int) -> bool:
-        """Whether a stage stands where labels are drawn from what a model says."""
-        assert self.says is not None
-        draw = np.random.default_rng([self.task.seed, 2, k]).random((len(self.labels), 1))
-        drawn = (self.says.cumsum(1) < draw).sum(1).clip(max=self.says.shape[1] - 1)
-        targets = torch.from_numpy(drawn.astype(np.int64)).to(self.task.device)
-        result = _ranked(ranker, replace(self.task, targets=targets))
+        """Whether a stage stands where every class is one cloud."""
+        centre, factor = self._clouds
+        rng = np.random.default_rng([self.task.seed, 2, k])
+        noise = torch.from_numpy(rng.standard_normal((len(self.x), len(factor)), np.float32))
+        result = _ranked(ranker, self._over(centre + noise @ factor))
         return result is not None and bool(result.stages)
+
+    @cached_property
+    def _clouds(self) -> tuple[Tensor, Tensor]:
+        """The mean of every sample's class, and what normal numbers are multiplied by to spread."""
+        y = torch.from_numpy(self.labels)
+        sums = torch.zeros(int(y.max()) + 1, self.x.shape[1]).index_add_(0, y, self.x)
+        centre = (sums / torch.bincount(y).clamp_min(1)[:, None])[y]
+        rest = (self.x - centre) / len(y) ** 0.5
+        if rest.shape[1] >= len(rest):
+            return centre, rest
+        values, axes = torch.linalg.eigh(rest.double().T @ rest.double())
+        return centre, (axes * values.clamp_min(0).sqrt()).T.float()
 
     @staticmethod
     def _direction(shown: Tensor, rng: np.random.Generator) -> Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -220,11 +221,9 @@ def judge(run: RankRun, ranker: Ranker[Any], session: Session, meter: Meter) -> 
     controls = None
     if run.prepared.mode == "features" and not ranker.takes_marks:
         task = run.prepared.rank_task(ranker)
-        logits = run.ranking.logits if ranker.names_patterns else None
         with meter.phase("controls"), session.working("trying it on copies of the data"):
-            controls = run_controls(
-                task, lambda: type(ranker)(ranker.config), meter.so_far(), logits
-            )
+            again = partial(type(ranker), ranker.config)
+            controls = run_controls(task, again, meter.so_far(), ranker.names_patterns)
     elif run.prepared.mode != "features":
         session.note(
             "the ranking was not tried on copies of the data (no controls, no trust): that needs "
