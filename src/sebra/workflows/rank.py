@@ -29,7 +29,7 @@ from sebra.workflows.prepare import for_ranking, prepare
 from sebra.workflows.prepared import Prepared, Source
 from sebra.workflows.saliency import find_saliency, save_saliency
 from sebra.workflows.verdict import verdict_of
-from sebra.workflows.verdicts import carry_over, judged
+from sebra.workflows.verdicts import carry_over, judged, write_patterns
 
 
 @dataclass(frozen=True)
@@ -91,6 +91,7 @@ def rank(
             write_rank_run(folder, run, {**identity, **settled.tables()})
             if before is not None:
                 run.metrics["verdicts"] = carry_over(before, folder)
+                write_patterns(folder, run.ranking, run.metrics["verdicts"])
     finish(run.metrics, meter, folder)
     session.close()
     return run
@@ -283,8 +284,7 @@ def open_session(
 def write_rank_run(folder: RunFolder, run: RankRun, config: dict[str, Any]) -> None:
     folder.write_config(config)
     run.ranking.save(folder.path / RANKING)
-    if "patterns" in run.ranking.details:
-        folder.write_patterns(run.ranking.details["patterns"])
+    write_patterns(folder, run.ranking, {})
     if run.history:
         folder.write_history(run.history)
     folder.write_quarantine(run.prepared.faults)

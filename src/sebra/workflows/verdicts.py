@@ -11,7 +11,7 @@ from sebra.errors import UsageError
 from sebra.ranking.patterns import matched
 from sebra.ranking.ranking import Ranking
 from sebra.runs.folder import CONFIG, RANKING, RunFolder
-from sebra.samples.verdicts import SHORTCUT, VERDICTS, Verdicts
+from sebra.samples.verdicts import SHORTCUT, UNSURE, VERDICTS, Verdicts
 
 log = logging.getLogger(__name__)
 
@@ -74,6 +74,14 @@ def carry_over(earlier: tuple[Verdicts, Ranking], folder: RunFolder) -> dict[str
     now.marks = {k: v for k, v in before.marks.items() if k in known}
     now.save(folder.path / VERDICTS)
     return now.patterns
+
+
+def write_patterns(folder: RunFolder, ranking: Ranking, said: dict[str, dict[str, str]]) -> None:
+    """`patterns.json`, each pattern with the verdict it came with; `review` keeps later ones."""
+    found = zip(ranking.stages, ranking.details.get("patterns", ()), strict=False)
+    patterns = [{**p, "verdict": said.get(k, {}).get("verdict", UNSURE)} for k, p in found]
+    if "patterns" in ranking.details:
+        folder.write_patterns(patterns)
 
 
 def said_of(patterns: dict[str, dict[str, Any]]) -> list[str]:

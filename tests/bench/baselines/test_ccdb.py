@@ -5,7 +5,7 @@ import torch
 from debiasing.toys import SETTINGS, accuracy, features, fit
 from sebra.debiasing.erm import Erm
 from sebra.engine.session import Session
-from sebra_bench.baselines.fgccdb import FgCcdb, cell_weights
+from sebra_bench.baselines.ccdb import FgCcdb, cell_weights
 
 
 def test_weighted_predictions_say_nothing_about_the_label():

@@ -55,7 +55,7 @@ def cell_weights(targets: Tensor, predicted: Tensor, classes: int) -> Tensor:
 class FgCcdb(Method[FgCcdbConfig]):
     """A network that cheats, then plain training on draws its predictions say nothing about."""
 
-    name = "fgccdb"
+    name = "ccdb"
     config_class = FgCcdbConfig
 
     def holds_out(self, over_features: bool) -> bool:
