@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,7 +14,13 @@ from sebra.ranking.ranking import Ranking
 from sebra.runs.folder import RunFolder
 from sebra.samples.verdicts import VERDICTS, Verdicts
 from sebra.workflows.debias import DebiasOptions, check_options
-from sebra.workflows.verdicts import carry_over, judged, shortcuts_alone, verdicts_of
+from sebra.workflows.verdicts import (
+    carry_over,
+    judged,
+    shortcuts_alone,
+    verdicts_of,
+    write_patterns,
+)
 
 FIRST = "cat/000.png"
 
@@ -95,3 +102,12 @@ def test_a_method_without_a_ranking_cannot_act_on_verdicts(tmp_path: Path) -> No
         check_options(DebiasOptions("erm", verdicts="v.json"))
     with pytest.raises(UsageError, match="--rank-method"):
         check_options(DebiasOptions("auto", verdicts="v.json", rank_method="peel"))
+
+
+def test_patterns_say_their_verdict(tmp_path: Path) -> None:
+    run = ranked_run(tmp_path)
+    ranking = Ranking.load(run.path)
+    ranking.details["patterns"] = [{"chance": 0.001}, {"chance": 0.002}]
+    write_patterns(run, ranking, {"stage_2": {"verdict": "shortcut"}})
+    found = json.loads((run.path / "patterns.json").read_text(encoding="utf-8"))["patterns"]
+    assert [p["verdict"] for p in found] == ["unsure", "shortcut"]
