@@ -8,11 +8,20 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
 REPO = Path(__file__).resolve().parent.parent
+ARGUMENTS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+)
 
 # Workers that each take all cores slow one another down; the variable must be set before torch
 # is imported and reaches the processes that tests start. The process that starts the workers
@@ -83,6 +92,16 @@ def chromium() -> str:
         if found := shutil.which(name):
             return found
     pytest.skip("no Chromium found (make browser installs it)")
+
+
+@pytest.fixture(scope="session")
+def browser(chromium: str) -> Iterator[Any]:
+    """One for all page tests of a worker: a second one could not run beside it."""
+    playwright = pytest.importorskip("playwright.sync_api")
+    with playwright.sync_playwright() as driver:
+        opened = driver.chromium.launch(executable_path=chromium, args=list(ARGUMENTS))
+        yield opened
+        opened.close()
 
 
 @pytest.fixture

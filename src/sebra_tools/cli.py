@@ -102,6 +102,7 @@ def review(
     Call each pattern a shortcut, meant or unsure and suspects wrong or right; RUN/verdicts.json
     keeps it, and `sebra debias --verdicts` acts on it. Ctrl-C ends it; nothing is lost.
     """
+    import signal
     import webbrowser
 
     from sebra.errors import Interrupted
@@ -116,6 +117,8 @@ def review(
             line(f"verdicts: {server.file} (Ctrl-C ends the review)")
         if browser:
             webbrowser.open(server.address)
+        # A shell that starts it in the background lets it ignore Ctrl-C's signal.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
             server.serve_forever()
         except (KeyboardInterrupt, Interrupted):

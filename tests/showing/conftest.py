@@ -24,15 +24,6 @@ HOSTILE = (
     "long " + "x" * 495,
     "__proto__",
 )
-ARGUMENTS = (
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--no-first-run",
-)
 
 
 def make_run(
@@ -165,15 +156,6 @@ class Watched:
         self.page.goto(path.as_uri())
         self.page.wait_for_selector("html[data-ready]")
         return self.page
-
-
-@pytest.fixture(scope="session")
-def browser(chromium: str) -> Iterator[Any]:
-    playwright = pytest.importorskip("playwright.sync_api")
-    with playwright.sync_playwright() as driver:
-        opened = driver.chromium.launch(executable_path=chromium, args=list(ARGUMENTS))
-        yield opened
-        opened.close()
 
 
 @pytest.fixture
