@@ -45,4 +45,4 @@ def test_commands_on_a_finished_run_name_their_phases_too(cli, tmp_path):
         seconds = json.loads(done.stdout)["seconds"]
         total = seconds.pop("total")
         assert set(seconds) == phases
-        assert sum(seconds.values()) >= 0.98 * total - 0.2  # a stall of a short command
+        assert sum(seconds.values()) >= 0.98 * total

@@ -29,12 +29,11 @@ class Meter:
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
-        self._start = time.perf_counter()
         self._inside = 0.0  # seconds of phases inside the one that runs
         if Meter.whole_process:
             Meter.whole_process = False
             self.seconds["start"] = _process_seconds()
-            self._start -= self.seconds["start"]
+        self._start = time.perf_counter() - self.seconds.get("start", 0.0)
         self._peak = _Peak()
         self._thread = threading.Thread(target=self._peak.watch, daemon=True)
         self._thread.start()
