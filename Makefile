@@ -19,6 +19,7 @@ KILLS ?= 50
 RUNS ?= 200
 
 CALLS ?= 1000
+WORKERS ?= 1
 SEED ?= 0
 .DEFAULT_GOAL := help
 .PHONY: help docs setup demo test lint format unit coverage browser faults fuzz soak mutation audit clean long
@@ -29,7 +30,9 @@ help: ## show this list
 demo: $(RUNTIME) ## rank, debias and compare on the built-in data set (a few minutes, CPU is enough)
 	$(BIN)/sebra demo $(ARGS)
 
-test: lint $(BROWSER) unit ## everything CI checks: ruff, mypy --strict, the order of the rooms, pytest
+# mypy takes one core for most of a minute; side by side with the tests it costs half of that.
+test: $(BROWSER) ## everything CI checks: ruff, mypy --strict, the order of the rooms, pytest
+	$(MAKE) --no-print-directory -j 2 lint unit
 
 lint: $(READY) ## ruff (rules and format), mypy --strict and the order of the rooms
 	$(BIN)/ruff check .
@@ -51,10 +54,11 @@ faults: $(READY) ## make every fault, slow ones too, and write docs/faults.md
 
 fuzz: $(READY) ## damaged files to every reader for SECONDS=300, then CALLS=1000 generated calls
 	PYTHONPATH=src:tests $(BIN)/python -m fuzz.loop --seconds $(SECONDS)
-	PYTHONPATH=src:tests $(BIN)/python -m fuzz.calls --calls $(CALLS) --seed $(SEED)
+	PYTHONPATH=src:tests $(BIN)/python -m fuzz.calls --calls $(CALLS) --seed $(SEED) --workers $(WORKERS)
 
-soak: $(READY) ## KILLS=50 random kills with resumption, then RUNS=200 runs in one process
+soak: $(READY) ## KILLS=50 random kills with resumption, several processes at once, then RUNS=200 runs
 	PYTHONPATH=src:tests $(BIN)/python -m soak.kills --kills $(KILLS)
+	PYTHONPATH=src:tests $(BIN)/python -m soak.together --rounds 10
 	PYTHONPATH=src:tests $(BIN)/python -m soak.growth --runs $(RUNS)
 
 mutation: $(READY) ## change the core formulas one operator at a time; the tests must notice 85 %
@@ -93,7 +97,7 @@ $(RUNTIME): pyproject.toml constraints.txt
 	@touch $@
 
 $(READY): $(RUNTIME)
-	$(PIP_INSTALL) -e '.[cpu,text,hub,export,track,tools,docs,dev]'
+	$(PIP_INSTALL) -e '.[cpu,text,hub,export,track,tools,checks,clip,docs,dev]'
 	@touch $@
 
 # Tried once: without a browser the page tests are skipped, not failed.

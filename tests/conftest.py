@@ -71,6 +71,23 @@ def _isolated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _one_control(_isolated: None) -> Iterator[None]:
+    """A ranking in this process has one trial of each control, not as many as it has time for.
+
+    They would be half of every test that ranks; what they say is tested in test_controls.py.
+    """
+    from sebra.ranking.controls import Controls, run_controls
+    from sebra.workflows import rank
+
+    def once(task: Any, make: Any, _seconds: float, negative: bool) -> Controls | None:
+        return run_controls(task, make, 0.0, negative)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rank, "run_controls", once)
+        yield
+
+
 @pytest.fixture(scope="session")
 def repo_root() -> Path:
     return REPO

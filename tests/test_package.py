@@ -146,3 +146,15 @@ def test_every_make_target_of_the_docs_exists(repo_root: Path) -> None:
     pages = [repo_root / "README.md", repo_root / "CONTRIBUTING.md", *repo_root.glob("docs/*.md")]
     text = "\n".join(page.read_text(encoding="utf-8") for page in pages)
     assert set(re.findall(r"(?:^|`)make ([a-z-]+)", text, re.MULTILINE)) <= targets
+
+
+def test_the_index_page_has_no_link_that_leads_nowhere(repo_root: Path) -> None:
+    pytest.importorskip("hatchling")
+    sys.path.insert(0, str(repo_root))
+    try:
+        from hatch_build import standing_alone
+    finally:
+        sys.path.remove(str(repo_root))
+    shown = standing_alone((repo_root / "README.md").read_text(encoding="utf-8"))
+    assert not re.findall(r"\]\((?!https?:)", shown)
+    assert "the notebook" in shown  # a link's text stays

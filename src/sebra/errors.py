@@ -64,7 +64,7 @@ class Interrupted(BaseException):
 
 def stop(signum: int, frame: object) -> None:
     """The handler of a signal outside of a run that could save more than it has."""
-    raise Interrupted("interrupted; the same command with --resume goes on from there", signum)
+    raise Interrupted("interrupted; run the same command with --resume to continue", signum)
 
 
 def reason(error: BaseException) -> str:
@@ -73,9 +73,15 @@ def reason(error: BaseException) -> str:
     return said.splitlines()[0][:300] if said else type(error).__name__
 
 
-def of_system(error: OSError, path: object = None) -> SebraError:
+def of_system(error: OSError) -> SebraError:
     """An error of the system as one line with the file; a `UsageError` if its name is to blame."""
-    named = error.filename if path is None else path
+    named = error.filename
     shown = os.fsdecode(named) if isinstance(named, (str, bytes, os.PathLike)) else ""
     text = f"{shown[:300]}: {reason(error)}" if shown else reason(error)
     return UsageError(text) if error.errno in _OF_A_NAME else SebraError(text)
+
+
+def of_memory(error: BaseException) -> bool:
+    """Whether memory ran out: Python's, or as torch says it of a processor or a GPU."""
+    torchs = ("allocate memory", "out of memory")
+    return isinstance(error, MemoryError) or any(words in str(error) for words in torchs)

@@ -26,5 +26,5 @@ def most_bytes() -> int:
         import resource
     except ImportError:  # Windows
         return total
-    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
-    return total if limit == resource.RLIM_INFINITY else min(total, limit)
+    limits = (resource.getrlimit(kind)[0] for kind in (resource.RLIMIT_AS, resource.RLIMIT_DATA))
+    return min(total, *(total if limit == resource.RLIM_INFINITY else limit for limit in limits))

@@ -9,6 +9,9 @@ split (`measure(model, samples, split, scores)`), or None;
 `sebra.copies` holds functions that copy a network into one that computes the same faster;
 `sebra.trackers` holds classes `(name)` whose `send(folder)` shows a finished run elsewhere;
 `sebra.models` holds `leaning`, which asks a model of any maker about the patterns of a run;
+`sebra.checks` holds functions of `Samples` that look for what is wrong with any data;
+`sebra.explainers` holds `words` and `places`: what a pattern is called and where it sits;
+`sebra.vocabularies` holds functions that find words for pictures (`sebra_tools/naming.py`);
 `sebra.tuners` holds `controls`, which searches the settings of a ranker for `--tune`.
 """
 
@@ -20,10 +23,13 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
 
+from sebra.whole import of_toml
+
 COMMANDS, EVALUATIONS = "sebra.commands", "sebra.evaluations"
 RANKING_EVALUATIONS, TRACKERS = "sebra.ranking_evaluations", "sebra.trackers"
-MODELS, TUNERS = "sebra.models", "sebra.tuners"
-COPIES = "sebra.copies"
+MODELS, TUNERS, COPIES = "sebra.models", "sebra.tuners", "sebra.copies"
+CHECKS, VOCABULARIES = "sebra.checks", "sebra.vocabularies"
+EXPLAINERS = "sebra.explainers"
 METHODS, RANKERS, LAYOUTS = "sebra.methods", "sebra.rankers", "sebra.layouts"
 _SOURCE_TREE = Path(__file__).resolve().parents[2] / "pyproject.toml"
 
@@ -51,11 +57,7 @@ def _of_source_tree(file: Path, group: str) -> dict[str, EntryPoint]:
 @cache
 def _project(file: Path) -> dict[str, Any]:
     try:
-        import tomllib
-    except ImportError:  # Python 3.10
-        import tomli as tomllib  # type: ignore[no-redef]
-    try:
-        project: dict[str, Any] = tomllib.loads(file.read_text(encoding="utf-8"))["project"]
+        project: dict[str, Any] = of_toml(file.read_text(encoding="utf-8"))["project"]
     except (OSError, KeyError, ValueError):
         return {}
     return project if project.get("name") == __package__ else {}

@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from sebra.errors import SebraError, of_system, reason
 
@@ -66,6 +67,15 @@ def utf8(text: str) -> str:
     return data.decode("utf-8", "backslashreplace")
 
 
+def of_toml(text: str) -> dict[str, Any]:
+    """What a TOML text holds; a `ValueError` where it is none."""
+    try:
+        import tomllib
+    except ImportError:  # Python 3.10
+        import tomli as tomllib  # type: ignore[no-redef]
+    return dict(tomllib.loads(text))
+
+
 def _unwritable(path: Path, passing: tuple[Path, ...], error: Exception) -> SebraError:
     full = getattr(error, "errno", None) in _FULL or "No space left" in str(error)
     if not full:
@@ -76,6 +86,6 @@ def _unwritable(path: Path, passing: tuple[Path, ...], error: Exception) -> Sebr
     free = shutil.disk_usage(path.parent).free
     return SebraError(
         f"{path}: cannot be written (No space left on device: it takes more than "
-        f"{begun / 2**20:.1f} MiB, {free / 2**20:.1f} MiB are free); the files that were there are "
-        "as they were, a checkpoint too: make room and go on with --resume"
+        f"{begun / 2**20:.1f} MiB, {free / 2**20:.1f} MiB are free); earlier files and "
+        "a checkpoint are unchanged: free some space and continue with --resume"
     )

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +17,9 @@ from sebra.runs.folder import RunFolder
 from sebra.workflows.prepared import Source
 from sebra_bench import text_tables
 from sebra_bench.paper_tables import by_layout, paper_tables
-from sebra_bench.plan import BenchOptions, data_name, slug_of
+from sebra_bench.plan import BOTH, PROTOCOLS, BenchOptions, data_name, slug_of
 from sebra_bench.results import Results, pooled, result_tables
-from sebra_bench.runs import check_rows, check_settings, plan_runs, run_plan
+from sebra_bench.runs import Plan, check_rows, check_settings, plan_runs, run_plan
 from sebra_bench.studies import study_function
 from sebra_bench.summary import metrics_of
 from sebra_bench.tables import Table
@@ -45,6 +48,7 @@ def bench(
 
     All data sets are opened and all finished rows are checked before the first run starts.
     """
+    began = time.monotonic()
     check_settings(options)
     _check_names(sources)
     benches = [Workbench(source, options, folder, progress) for source in sources]
@@ -53,14 +57,19 @@ def bench(
         check_rows(b, plan)
     _write_config(folder, "bench", sources, options)
     failed: list[Failed] = [{} for _ in plans]
-    if options.jobs > 1:
-        failed = run_together(benches, plans, progress)
+    if options.jobs > 1 or options.deadline is not None:
+        until = None if options.deadline is None else began + options.deadline
+        failed = run_together(benches, plans, progress, until)
     found, measured = [], []
     for plan, without in zip(plans, failed, strict=True):
         b = benches.pop(0)  # what it holds on the device goes when it is done
-        found.append(run_plan(b, plan, without))
+        found.append(list(_by_table(b, plan, without)))
         measured.append(b.meter.result())
-    results = [*found, *pooled([source.data for source in sources], found)]
+    results: list[Results] = []
+    for of_table in zip_longest(*found):
+        names = [s.data for s, r in zip(sources, of_table, strict=True) if r is not None]
+        given = [r for r in of_table if r is not None]
+        results += [*given, *pooled(names, given)]
     run = BenchRun(
         _metrics(results, options, measured),
         [*result_tables(results), *paper_tables(by_layout(results))],
@@ -69,6 +78,20 @@ def bench(
     run.metrics["run"] = str(folder.path)
     folder.write_metrics(run.metrics)
     return run
+
+
+def _by_table(b: Workbench, plan: Plan, failed: Failed) -> Iterator[Results]:
+    """What a plan gives: once, or for each of the two tables of the protocol."""
+    if b.options.protocol != BOTH:
+        yield run_plan(b, plan, failed)
+        return
+    for job in plan.jobs(b.options.seeds):
+        if job not in failed:
+            with suppress(UsageError):  # its table will say why there is no row
+                job.run(b)
+    for kind in PROTOCOLS if b.judges_have_groups else PROTOCOLS[:1]:
+        b.options = replace(b.options, protocol=kind)
+        yield run_plan(b, plan, failed)
 
 
 def study(

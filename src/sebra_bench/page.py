@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from sebra_bench import text_tables
+from sebra_bench.ablations import ablations
 from sebra_bench.collected import Section, collect, weight
+from sebra_bench.fidelity import fidelity_text
 from sebra_bench.overview import overview
 from sebra_bench.paper_tables import NAMES, paper_tables
 from sebra_bench.protocol_tables import protocol_rows, protocol_text
@@ -40,15 +42,19 @@ def results_page(folder: Path, command: str, everything: bool = False) -> tuple[
     equal = protocol_rows(folder)
     count = sum(len(section.rows) for section in sections) + len(equal)
     chosen = _chosen(sections)
+    ablation = ablations(sections)
     standing = {layout: results for layout, (results, _) in chosen.items()}
     parts = [
         f"# Results\n\nMade from {count} runs under `{folder.as_posix()}` by `{command}`; "
         "not to be edited.\n",
-        *([protocol_text(equal), _EARLIER] if equal else []),
+        *([protocol_text(equal)] if equal else []),
+        *filter(None, [fidelity_text(folder)]),
+        *([_EARLIER] if equal else []),
         overview(sections).markdown(),
         _SET_UP,
         _papers_head({k: where for k, (_, where) in chosen.items()}),
         *(table.markdown() for table in paper_tables(standing, everything=True)),
+        *([] if ablation is None else [ablation.markdown()]),
         _experiments(sections),
     ]
     if everything:

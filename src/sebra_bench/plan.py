@@ -14,7 +14,8 @@ from sebra.runs.config import NO_PRESET, for_method, for_ranker, named_preset, p
 from sebra.values import require
 from sebra_bench.layouts import layout_of
 
-PROTOCOLS = ("label-free", "groups")
+LABEL_FREE, GROUPS, BOTH = "label-free", "groups", "both"
+PROTOCOLS = (LABEL_FREE, GROUPS)  # the tables
 OWN_RANKER = "sebra"  # of a method that needs a ranking when none is asked for
 _SPEC = re.compile(r"(?P<name>[a-z][a-z0-9_]*)(\[(?P<settings>[^\[\]]*)\])?")
 
@@ -42,7 +43,8 @@ class BenchOptions:
     that needs a ranking runs once on each; empty means the method's own. rank_weights: weights of
     the network that ranks (a file, `hub` or `none`) where they differ from the method's. rank_mode:
     `features` ranks over the frozen backbone. jobs: how many runs at a time, as memory allows.
-    protocol: `label-free` or `groups`; settings are then those that it declares (protocol.py).
+    protocol: `label-free`, `groups` or `both`; settings are those that it declares (protocol.py).
+    deadline: seconds after which no run goes on; rows that are finished by then stay.
     """
 
     methods: tuple[Spec, ...]
@@ -55,17 +57,22 @@ class BenchOptions:
     rank_mode: str | None = None
     jobs: int = 1
     protocol: str | None = None
+    deadline: float | None = None
 
     def __post_init__(self) -> None:
         require("--seeds", self.seeds)
         require("--jobs", self.jobs)
         require("--min-group", self.min_group)
+        if self.deadline is not None and not self.deadline > 0:
+            raise UsageError(f"--deadline: {self.deadline:g} is not a number of seconds above 0")
         if self.rank_mode not in (None, "features", "finetune"):
             raise UsageError(f"--rank-mode: {self.rank_mode!r} is not one of features, finetune")
 
         if self.protocol is not None:
-            if self.protocol not in PROTOCOLS:
-                raise UsageError(f"--protocol: {self.protocol!r} is neither label-free nor groups")
+            if self.protocol not in (*PROTOCOLS, BOTH):
+                raise UsageError(
+                    f"--protocol: {self.protocol!r} is neither label-free nor groups nor both"
+                )
             if self.preset not in (None, NO_PRESET) or self.overrides:
                 raise UsageError("--protocol: it declares all settings; leave out --preset, --set")
             object.__setattr__(self, "preset", NO_PRESET)
@@ -77,6 +84,11 @@ class BenchOptions:
     @property
     def ranker_overrides(self) -> tuple[str, ...]:
         return for_ranker(self.overrides)
+
+
+def tables_of(protocol: str) -> tuple[str, ...]:
+    """The tables that a protocol fills."""
+    return PROTOCOLS if protocol == BOTH else (protocol,)
 
 
 def slug_of(text: str) -> str:

@@ -16,6 +16,7 @@ from sebra_bench.tables import ABSENT, Table, cell
 
 OURS = ("auto", "stages", "sebra")
 _LEVEL = 0.05  # points that a table does not show
+_ABSENT = "not run, or this set lacks what they need"
 _TITLES = {
     "label-free": "Label-free: no attribute reaches training, selection or tuning",
     "groups": "With validation groups: they choose settings and epochs",
@@ -39,7 +40,14 @@ def protocol_text(rows: Sequence[Row]) -> str:
         own = [r for r in rows if r["protocol"] == kind]
         if own:
             parts.append(f"## {_TITLES[kind]}\n")
-            parts += [_table(data, found).markdown() for data, found in _by_data(own).items()]
+            everyone = [e.label for e in entries_of(own)]
+            for name, found in by_data(own).items():
+                table = _table(name, found)
+                here = {line["method"] for line in table.shown}
+                without = [f"`{label}`" for label in everyone if label not in here]
+                if without:
+                    table.remarks.append(f"no row here: {', '.join(without)} ({_ABSENT})")
+                parts.append(table.markdown())
     if not parts:
         return ""
     return "\n".join(["# Methods on equal terms\n", _HEAD, *parts])
@@ -52,17 +60,22 @@ deviation over seeds.
 """
 
 
-def _by_data(rows: Sequence[Row]) -> dict[str, list[Row]]:
-    places = list(NAMES)
-    out: dict[str, list[Row]] = {}
+def by_data(rows: Sequence[Row]) -> dict[str, list[Row]]:
+    """Rows by data set, as tables call it; runs that chose from more settings stand apart."""
+    places = [*NAMES, "sick", "cmnist"]
+    found: dict[tuple[int, str, int], list[Row]] = {}
     for row in rows:
-        out.setdefault(str(row["data"]), []).append(row)
-    key = {d: places.index(n) if (n := layout_of(d)) in places else len(places) for d in out}
-    return {d: out[d] for d in sorted(out, key=lambda d: (key[d], d))}
+        data = str(row["data"])
+        place = places.index(n) if (n := layout_of(data)) in places else len(places)
+        found.setdefault((place, data, -len(row["tuning"]["scores"])), []).append(row)
+    return {
+        f"{shown_name(data)}, {-settings} settings": found[place, data, settings]
+        for place, data, settings in sorted(found)
+    }
 
 
-def _table(data: str, rows: Sequence[Row]) -> Table:
-    entries = _entries(rows)
+def _table(name: str, rows: Sequence[Row]) -> Table:
+    entries = entries_of(rows)
     columns = columns_of(entries)
     first = "balanced_average" if "balanced_average" in columns else "average"
     order = {first: columns.pop(first), **columns}
@@ -70,8 +83,7 @@ def _table(data: str, rows: Sequence[Row]) -> Table:
     if first == "average":
         order[first] = "accuracy"
     entries.sort(key=lambda e: -_mean(e, first))
-    layout = layout_of(data)
-    table = Table(data.replace(layout, NAMES.get(layout, layout), 1) if layout else data)
+    table = Table(name)
     for entry in entries:
         shown = {
             "method": entry.label,
@@ -89,7 +101,15 @@ def _table(data: str, rows: Sequence[Row]) -> Table:
     return table
 
 
-def _entries(rows: Sequence[Row]) -> list[Entry]:
+def shown_name(data: str) -> str:
+    """A data set as tables call it."""
+    layout = layout_of(data)
+    names = {**NAMES, "sick": "SICK", "cmnist": "Colored MNIST"}
+    return data.replace(layout, names.get(layout, layout), 1) if layout else data
+
+
+def entries_of(rows: Sequence[Row]) -> list[Entry]:
+    """One entry for every method, its rows by seed."""
     found: dict[str, Entry] = {}
     for row in sorted(rows, key=lambda r: int(r["seed"])):
         label = str(row["method"])
@@ -131,6 +151,21 @@ def _ahead(entries: Sequence[Entry], key: str) -> list[str]:
     ours = next((e for e in free if e.label in OURS), None)
     if not free or ours is None:
         return []
+    return [*_first(free, ours, key), *_against_told(entries, ours, key)]
+
+
+def _against_told(entries: Sequence[Entry], ours: Entry, key: str) -> list[str]:
+    told = next((e for e in entries if e.uses_groups), None)
+    if told is None:
+        return []
+    ahead = _mean(ours, key) - _mean(told, key)
+    where = "level" if abs(ahead) < _LEVEL else f"{ahead:+.1f} points"
+    return [
+        f"our best, `{ours.label}`, against the best that is told groups, `{told.label}`: {where}"
+    ]
+
+
+def _first(free: Sequence[Entry], ours: Entry, key: str) -> list[str]:
     behind = _mean(free[0], key) - _mean(ours, key)
     if behind < _LEVEL:
         level = [f"`{e.label}`" for e in free if _mean(free[0], key) - _mean(e, key) < _LEVEL]

@@ -15,7 +15,7 @@ from sebra.runs.folder import RunFolder, clean
 
 Row = dict[str, Any]
 # Settings that were added when rows without them had been measured; their defaults change nothing.
-ADDED = frozenset({"average", "doubt", "enough", "hard", "pairs", "partners", "start"})
+ADDED = frozenset({"average", "by", "doubt", "enough", "hard", "pairs", "partners", "start"})
 ROWS = "rows.jsonl"  # in a run folder
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sebra.debiasing.registry import method_class
 from sebra.errors import SebraError
@@ -40,11 +40,13 @@ class Job:
             return f"ranking {self.ranker.label} seed {self.seed}"
         return f"{model_label(self.method, self.ranker)} seed {self.seed}"
 
-    @property
-    def first(self) -> Job | None:
-        """The ranking that must be there before this run."""
-        needs = self.method is not None and self.ranker is not None
-        return Job(None, self.ranker, self.seed) if needs else None
+    def before(self, protocol: bool) -> list[Job]:
+        """What must be there first: the ranking, and under the protocol the choice of a setting."""
+        if self.method is None:
+            return []
+        ranking = [] if self.ranker is None else [Job(None, self.ranker, self.seed)]
+        choice = [replace(self, seed=0)] if protocol and self.seed else []
+        return [*ranking, *choice]
 
     def find(self, bench: Workbench) -> Row | None:
         """The finished row, if there is one."""
@@ -144,7 +146,9 @@ def run_plan(
             entry = models[job.method, job.ranker]
         _run_into(entry, bench, job, failed or {})
     data = bench.prepared.source.data
-    return Results(bench.name, layout_of(data), list(models.values()), list(rankings.values()))
+    kind = bench.options.protocol
+    name = bench.name if kind is None else f"{bench.name}, {kind}"
+    return Results(name, layout_of(data), list(models.values()), list(rankings.values()))
 
 
 def _run_into(entry: Entry, bench: Workbench, job: Job, failed: Mapping[Job, SebraError]) -> None:

@@ -10,17 +10,21 @@ import multiprocessing
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from sebra.debiasing.registry import method_class
 from sebra.engine.session import ProgressSink, Silent
 from sebra.errors import Interrupted, SebraError
 from sebra.runs.folder import RunFolder
 from sebra.workflows.prepared import Source
+from sebra_bench.baselines.held_out import HeldOut
 from sebra_bench.plan import BenchOptions
 from sebra_bench.rows import Row
 from sebra_bench.runs import Job, Plan
@@ -39,29 +43,73 @@ class _Order:
 
 
 def run_together(
-    benches: Sequence[Workbench], plans: Sequence[Plan], progress: ProgressSink | None = None
+    benches: Sequence[Workbench],
+    plans: Sequence[Plan],
+    progress: ProgressSink | None = None,
+    until: float | None = None,
 ) -> list[Failed]:
-    """Makes every missing row; returns, per data set, the runs that the data does not allow."""
+    """Makes every missing row; returns, per data set, the runs that the data does not allow.
+
+    until: when it ends, by the monotonic clock; runs that are not finished then are returned, too.
+    """
     orders = [
         _Order(place, job)
         for place, (bench, plan) in enumerate(zip(benches, plans, strict=True))
         for job in plan.jobs(bench.options.seeds)
         if job.find(bench) is None
     ]
+    if benches[0].options.protocol is not None:
+        orders = by_importance(orders, plans)
     failed: list[Failed] = [{} for _ in benches]
     if orders:
-        _Pool(benches, failed, progress or Silent()).run(orders)
+        _Pool(benches, failed, progress or Silent(), until).run(orders)
     return failed
+
+
+def by_importance(orders: Sequence[_Order], plans: Sequence[Plan]) -> list[_Order]:
+    """Method by method as they were named, each on all data sets and seeds.
+
+    Seeds of a method wait for its choice of a setting, so the next method fills the gap. A ranking
+    comes with the first method that needs it: a slow one would hold up all others.
+    """
+
+    def key(order: _Order) -> tuple[int, int, bool, int]:
+        job, models = order.job, plans[order.place].models
+        if job.method is None:
+            users = [i for i, (_, ranker) in enumerate(models) if ranker == job.ranker]
+            return min(users, default=len(models)), job.seed, False, order.place
+        return models.index((job.method, job.ranker)), job.seed, True, order.place
+
+    return sorted(orders, key=key)
+
+
+def families(orders: Sequence[_Order]) -> list[list[_Order]]:
+    """Runs that begin with the same training follow each other in one process, which keeps it."""
+    found: dict[tuple[object, ...], list[_Order]] = {}
+    for order in orders:
+        job = order.job
+        kind = None if job.method is None else method_class(job.method.name)
+        if kind is not None and issubclass(kind, HeldOut):
+            found.setdefault((order.place, job.seed), []).append(order)
+        else:
+            found[order.place, job] = [order]
+    return list(found.values())
 
 
 class _Pool:
     def __init__(
-        self, benches: Sequence[Workbench], failed: list[Failed], progress: ProgressSink
+        self,
+        benches: Sequence[Workbench],
+        failed: list[Failed],
+        progress: ProgressSink,
+        until: float | None,
     ) -> None:
-        self.benches, self.failed, self.progress = benches, failed, progress
-        self.most = benches[0].options.jobs
-        self.allowed = 1  # until the first run has shown what a run needs
-        self.running: dict[Future[Row], _Order] = {}
+        self.benches, self.failed, self.progress, self.until = benches, failed, progress, until
+        options = benches[0].options
+        self.most, self.protocol = options.jobs, options.protocol is not None
+        # One until the first run has shown what a run needs; with a deadline there is no time.
+        self.allowed = 1 if until is None else self.most
+        self.running: dict[Future[list[Row | SebraError]], list[_Order]] = {}
 
     def run(self, orders: Sequence[_Order]) -> None:
         pending = list(orders)
@@ -73,18 +121,23 @@ class _Pool:
         )
         try:
             while pending or self.running:
-                for order in self._ready(pending)[: self.allowed - len(self.running)]:
-                    pending.remove(order)
-                    self.running[self._submit(pool, order)] = order
-                for future in wait(self.running, return_when=FIRST_COMPLETED).done:
-                    self._finish(self.running.pop(future), future)
+                for family in families(self._ready(pending))[: self.allowed - len(self.running)]:
+                    pending = [order for order in pending if order not in family]
+                    self.running[self._submit(pool, family)] = family
+                done = wait(self.running, self._seconds_left(), FIRST_COMPLETED).done
+                for future in done:
+                    for order, row in zip(self.running.pop(future), future.result(), strict=True):
+                        self._finish(order, row)
+                if not done:
+                    self._stop(pool, [*chain(*self.running.values()), *pending])
+                    return
         except (KeyboardInterrupt, Interrupted) as stop:
             for child in multiprocessing.active_children():
                 child.terminate()
             found = stop if isinstance(stop, Interrupted) else Interrupted("")
             raise found.saying(
                 f"interrupted; finished rows stay in {self._where()}: the same command with the "
-                "same --out goes on from there"
+                "same --out continues"
             ) from None
         except BrokenProcessPool:
             raise SebraError(
@@ -94,34 +147,48 @@ class _Pool:
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
 
+    def _seconds_left(self) -> float | None:
+        return None if self.until is None else max(0.0, self.until - time.monotonic())
+
+    def _stop(self, pool: ProcessPoolExecutor, unfinished: Sequence[_Order]) -> None:
+        """The time is up: what runs is ended, what is finished stays."""
+        self.progress.message(f"--deadline: {len(unfinished)} runs are left for another time")
+        for order in unfinished:
+            left = SebraError("not run yet: the time was up; start again with the same --out")
+            self.failed[order.place][order.job] = left
+        pool.shutdown(wait=False, cancel_futures=True)
+        for child in multiprocessing.active_children():
+            child.kill()  # some are in the middle of a kernel and would take their time
+
     def _where(self) -> Path:
         return self.benches[0].folder.path
 
     def _ready(self, pending: Sequence[_Order]) -> list[_Order]:
-        """Runs whose ranking is not still to be made."""
-        awaited = {*pending, *self.running.values()}
+        """Runs whose ranking, or whose setting, is not still to be made or chosen."""
+        awaited = {*pending, *chain(*self.running.values())}
         return [
             order
             for order in pending
-            if order.job.first is None or _Order(order.place, order.job.first) not in awaited
+            if not any(_Order(order.place, b) in awaited for b in order.job.before(self.protocol))
         ]
 
-    def _submit(self, pool: ProcessPoolExecutor, order: _Order) -> Future[Row]:
-        bench = self.benches[order.place]
-        self.progress.message(f"{bench.name}: {order.job.name} begins")
+    def _submit(
+        self, pool: ProcessPoolExecutor, orders: Sequence[_Order]
+    ) -> Future[list[Row | SebraError]]:
+        bench = self.benches[orders[0].place]
+        jobs = [order.job for order in orders]
+        self.progress.message(f"{bench.name}: {', '.join(job.name for job in jobs)} begins")
         source = bench.prepared.source
-        return pool.submit(_work, source, bench.options, bench.folder.path, order.job)
+        return pool.submit(_work, source, bench.options, bench.folder.path, jobs)
 
-    def _finish(self, order: _Order, future: Future[Row]) -> None:
+    def _finish(self, order: _Order, found: Row | SebraError) -> None:
         name = f"{self.benches[order.place].name}: {order.job.name}"
-        try:
-            row = future.result()
-        except SebraError as error:
-            self.failed[order.place][order.job] = error
+        if isinstance(found, SebraError):
+            self.failed[order.place][order.job] = found
             return
-        self.progress.message(f"{name} done in {row['seconds']['total']:.1f} s")
+        self.progress.message(f"{name} done in {found['seconds']['total']:.1f} s")
         if self.allowed < self.most:
-            self._widen(row)
+            self._widen(found)
 
     def _widen(self, row: Row) -> None:
         """As many at a time as fit beside those that run, by what a run has needed."""
@@ -177,9 +244,18 @@ def _end_with(ended: Callable[[], object]) -> None:
     os._exit(1)
 
 
-def _work(source: Source, options: BenchOptions, folder: Path, job: Job) -> Row:
-    """One run; the data set stays open for the next run on it."""
+def _work(
+    source: Source, options: BenchOptions, folder: Path, jobs: Sequence[Job]
+) -> list[Row | SebraError]:
+    """Runs one after the other; the data set stays open for the next run on it."""
     if source.data not in _open:
-        _open.clear()
+        if options.deadline is None:  # memory before time
+            _open.clear()
         _open[source.data] = Workbench(source, options, RunFolder(folder))
-    return job.run(_open[source.data])
+    found: list[Row | SebraError] = []
+    for job in jobs:
+        try:
+            found.append(job.run(_open[source.data]))
+        except SebraError as error:
+            found.append(error)
+    return found

@@ -17,6 +17,7 @@ from sebra.debiasing.model import Model
 from sebra.debiasing.registry import method_class
 from sebra.engine.session import ProgressSink, Session, Silent
 from sebra.errors import Interrupted, UsageError
+from sebra.measuring.ranks import known_attributes
 from sebra.ranking.ranking import Blind, Ranking
 from sebra.ranking.registry import ranker_class
 from sebra.runs.config import NO_PRESET, build_config, ranking_network
@@ -28,10 +29,12 @@ from sebra.workflows.evaluate import evaluate_model
 from sebra.workflows.prepare import for_ranking, prepare
 from sebra.workflows.prepared import Prepared, Source
 from sebra.workflows.rank import measure, ranking_of
+from sebra.workflows.validation import make_selector
 from sebra_bench.companions.measure import wanted
 from sebra_bench.disparity import performance_disparity, subset_accuracy
 from sebra_bench.facts import facts, fingerprint, runs_beside
 from sebra_bench.plan import (
+    BOTH,
     OWN_RANKER,
     BenchOptions,
     Spec,
@@ -43,6 +46,7 @@ from sebra_bench.plan import (
 from sebra_bench.protocol import Protocol
 from sebra_bench.rows import ROWS, Row, Rows, present, settings_of
 from sebra_bench.seeds import seeded
+from sebra_bench.watching import Watch
 
 RANKINGS = "rankings"  # folder of the tables of rankings
 
@@ -55,6 +59,13 @@ class Trained:
     meter: Meter
     notes: list[str]
     ranked: Row | None
+    watch: Watch | None = None
+
+    def take(self, kind: str) -> dict[str, Any]:
+        """The model as a table's criterion chose it is the one to evaluate; says how it did."""
+        chosen = None if self.watch is None else self.watch.take(kind)
+        found: dict[str, Any] = self.run.metrics["selection"]
+        return found if chosen is None else chosen
 
 
 class Workbench:
@@ -121,6 +132,13 @@ class Workbench:
         kind = ranker_class(spec.name).config_class
         mode = self.ranking_on(spec.name).mode
         return build_config(kind, "rank", spec.name, mode, self.preset, spec.overrides)
+
+    @property
+    def judges_have_groups(self) -> bool:
+        """Whether true groups could choose: those of val, or of training where there is no val."""
+        samples = self.samples
+        rows = samples.rows("val") if len(samples.rows("val")) else samples.rows("train")
+        return bool(samples.attributes) and bool(known_attributes(samples)[rows].any())
 
     def needs(self, spec: Spec) -> frozenset[str]:
         """What a method cannot do without; it can depend on its settings."""
@@ -220,7 +238,10 @@ class Workbench:
     def trained(
         self, spec: Spec, seed: int, ranker: Spec | None, select: str = "auto", test: bool = True
     ) -> Trained:
-        """One training with all that its row needs; test: whether the test split is looked at."""
+        """One training with all that its row needs; test: whether the test split is looked at.
+
+        select: as in DebiasOptions, or `both`: the criteria of both tables watch.
+        """
         ranked = None if ranker is None else self.ranking(ranker, seed)
         ranking = None if ranker is None else self._ranking_table(ranker, seed)
         prepared = seeded(self.prepared, seed)
@@ -229,14 +250,22 @@ class Workbench:
             self.preset,
             spec.overrides,
             min_group=self.options.min_group,
-            select=select,
+            select="auto" if select == BOTH else select,
         )
+        made: list[Watch] = []
+
+        def watch(*given: Any) -> Watch:
+            made.append(Watch.make(*given))
+            return made[0]
+
+        choose = watch if select == BOTH else make_selector
+        wide = self.options.protocol is None  # on equal terms everyone sees the same features
         with self.running(f"{spec.label} seed {seed}") as (session, meter):
-            run = debias_prepared(prepared, options, session, meter, ranking, test)
+            run = debias_prepared(prepared, options, session, meter, ranking, test, choose, wide)
             if self._beside is not None and test:
                 with meter.phase("companions"):
                     run.metrics["evaluation"] |= self._measure_beside(run.model)
-        return Trained(run, meter, list(session.notes), ranked)
+        return Trained(run, meter, list(session.notes), ranked, *made)
 
     def row_of(
         self, trained: Trained, identity: dict[str, Any], evaluation: dict[str, Any] | None
@@ -323,7 +352,7 @@ class Workbench:
         except Interrupted as stop:
             raise stop.saying(
                 f"interrupted during {what}; finished rows stay in {self.folder.path}: "
-                "the same command with the same --out goes on from there"
+                "the same command with the same --out continues"
             ) from None
         finally:
             seconds = meter.result()["seconds"]["total"]

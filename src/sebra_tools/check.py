@@ -17,6 +17,7 @@ from sebra.ranking.ranking import Ranking
 from sebra.runs.folder import METRICS, RANKING, RunFolder
 from sebra.samples.open import open_samples
 from sebra.samples.verdicts import MEANT, SHORTCUT
+from sebra.whole import of_toml
 from sebra.workflows.verdicts import judged, verdicts_of
 from sebra_tools.answers import answers_of, is_model
 from sebra_tools.leaning import leaning
@@ -73,21 +74,18 @@ def conditions_of(file: str | None, given: Mapping[str, Any]) -> Conditions:
 
 
 def _settings(file: str | None) -> dict[str, Any]:
-    try:
-        import tomllib
-    except ImportError:  # Python 3.10
-        import tomli as tomllib  # type: ignore[no-redef]
-
     for name in ("sebra.toml", PYPROJECT) if file is None else (file,):
         path = Path(name)
         if not path.is_file():
             continue
         try:
-            found: Any = tomllib.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
+            found: Any = of_toml(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError, RecursionError) as error:
             raise UsageError(f"{path}: not TOML ({reason(error)})") from None
         for key in ("tool", "sebra", "check") if path.name == PYPROJECT else ("check",):
             found = found.get(key, {}) if isinstance(found, dict) else {}
+        if found and not isinstance(found, dict):
+            raise UsageError(f"{path}: check = {found!r:.40} is no table of conditions")
         if found:
             return dict(found)
     if file is not None:
@@ -179,10 +177,10 @@ def _plain(folder: RunFolder, ranking: Ranking) -> dict[str, dict[str, Any]]:
         return {}
     try:
         found = json.loads((folder.path / PATTERNS).read_text(encoding="utf-8"))["patterns"]
-        sides = [(p["with_it"]["accuracy"], p["against_it"]["accuracy"]) for p in found]
-    except (OSError, ValueError, LookupError, TypeError) as error:
+        drops = [float(p["with_it"]["accuracy"] - p["against_it"]["accuracy"]) for p in found]
+    except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
         raise UsageError(f"{folder.path / PATTERNS}: unreadable ({reason(error)})") from None
-    return {k: {"drop": a - b} for k, (a, b) in zip(ranking.stages, sides, strict=False)}
+    return {k: {"drop": drop} for k, drop in zip(ranking.stages, drops, strict=False)}
 
 
 def _suspects(ranking: Ranking) -> set[str]:

@@ -2,38 +2,34 @@
 
 from __future__ import annotations
 
-import warnings
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from sebra.samples.leakage import leakage, leakage_note
-from sebra.samples.picture import decode_image
 from sebra.samples.table import (
     SPLITS,
-    Fault,
-    ImageFiles,
     Samples,
     aligned_codes,
     alignment,
     true_groups,
     untelling,
 )
+from sebra_tools.ordinary import Finding, findings, readable
 
 MAX_GROUP_ATTRIBUTES = 6
 
 
 def describe(samples: Samples, deep: bool = False) -> dict[str, Any]:
-    """A JSON-able account: classes, splits, attributes, groups, faults, leakage, notes.
+    """A JSON-able account: classes, splits, attributes, groups, faults, leakage, findings, notes.
 
-    `deep` also opens every image file (unreadable ones become faults) and looks for samples with
-    the same content in more than one split.
+    `deep` also opens every image file (unreadable ones become faults), looks for samples with the
+    same content in more than one split, and runs the ordinary checks.
     """
     if deep:
-        samples = samples.without(_unreadable(samples))
+        samples, small = readable(samples)
     facts: dict[str, Any] = {
         "name": samples.name,
         "source": samples.source,
@@ -48,7 +44,13 @@ def describe(samples: Samples, deep: bool = False) -> dict[str, Any]:
     }
     if deep:
         facts["leakage"] = leakage(samples)
-    facts["notes"] = _notes(samples, facts)
+        found = findings(samples, small)
+        facts["findings"] = [asdict(finding) for finding in found]
+        said = [_line(finding) for finding in found if finding.kind != "leakage"]
+        leaks = [finding for finding in found if finding.kind == "leakage"]
+        exact = leakage_note(facts["leakage"])
+        said += [_line(leak) for leak in leaks] or ([exact] if exact is not None else [])
+    facts["notes"] = [*_notes(samples, facts), *(said if deep else ())]
     return facts
 
 
@@ -112,26 +114,10 @@ def _counts(
     ]
 
 
-def _unreadable(samples: Samples) -> list[Fault]:
-    """Faults of image files: decoded whole, as a broken file may still have a good header."""
-    if not isinstance(samples.content, ImageFiles):
-        return []
-    with warnings.catch_warnings(), ThreadPoolExecutor() as pool:
-        warnings.simplefilter("ignore")  # what a decoder merely dislikes is no fault
-        reasons = list(pool.map(_reason, samples.content.paths, chunksize=64))
-    return [
-        Fault(str(name), reason)
-        for name, reason in zip(samples.ids, reasons, strict=True)
-        if reason is not None
-    ]
-
-
-def _reason(path: Path) -> str | None:
-    try:
-        decode_image(path, 32)
-    except ValueError as error:
-        return str(error)
-    return None
+def _line(finding: Finding) -> str:
+    """A finding as a person reads it, with its first example."""
+    first = f"; first: {' = '.join(finding.examples[0][:3])}" if finding.examples else ""
+    return f"{finding.kind}: {finding.text}{first}"
 
 
 def _notes(samples: Samples, facts: dict[str, Any]) -> list[str]:
@@ -142,10 +128,6 @@ def _notes(samples: Samples, facts: dict[str, Any]) -> list[str]:
     if not samples.attributes:
         notes.append("no attributes: a ranking can be made but not scored against true groups")
     notes += untelling(samples)
-    train = [row["counts"]["train"] for row in facts["classes"]]
-    if min(train) * 10 < max(train):
-        notes.append(f"classes are unequal in training: {min(train)} to {max(train)} samples")
     if samples.faults:
         notes.append(f"{len(samples.faults)} samples cannot be read and would be left out")
-    leaks = leakage_note(facts["leakage"]) if "leakage" in facts else None
-    return notes if leaks is None else [*notes, leaks]
+    return notes

@@ -19,6 +19,7 @@ from sebra.samples.open import open_samples
 from sebra.samples.table import Samples
 from sebra.workflows.evaluate import evaluate_model
 from sebra.workflows.rank import measure
+from sebra_tools.verify import quarantined
 
 
 def evaluate_run(
@@ -63,7 +64,7 @@ def _as_trained(samples: Samples, folder: RunFolder, data: str) -> Samples:
     if not folder.has(CONFIG) or folder.read_config().get("data") != data:
         return samples
     train = samples.rows("train")
-    bad = folder.quarantined(samples.ids[train].tolist())
+    bad = quarantined(folder, samples.ids[train].tolist())
     gone = [row for row in train.tolist() if samples.ids[row] in bad]
     return samples.take(np.setdiff1d(np.arange(len(samples)), gone)) if gone else samples
 

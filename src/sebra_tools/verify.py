@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,10 +13,12 @@ from sebra.checksums import of_file, of_json
 from sebra.debiasing.model import DESCRIPTION, Model
 from sebra.errors import SebraError, UsageError
 from sebra.ranking.ranking import Ranking
-from sebra.runs.folder import METRICS, RANKING, RunFolder, schema_faults
+from sebra.runs.folder import METRICS, RANKING, RunFolder, as_cell
 from sebra.runs.seal import read_checksums
 from sebra.samples.marks import apply_marks
 from sebra.samples.open import open_samples
+from sebra.samples.table import ImageFiles, Samples
+from sebra.workflows.verdicts import verdicts_of
 
 
 def verify(folder: RunFolder) -> dict[str, Any]:
@@ -24,11 +28,11 @@ def verify(folder: RunFolder) -> dict[str, Any]:
     _files(folder, faults)
     config = _try(folder.read_config, faults) or {}
     metrics = _try(folder.read_metrics, faults) or {}
-    faults += [f"{METRICS}: {fault}" for fault in schema_faults(metrics)]
     ranking = _try(lambda: Ranking.load(folder.path), faults) if folder.has(RANKING) else None
     if ranking is not None:
         _ranking(ranking, metrics, str(config.get("command")), faults)
         _data(ranking, folder, config, faults, notes)
+        _try(lambda: verdicts_of(folder, strict=True), faults)
     if folder.has(DESCRIPTION):
         _try(lambda: Model.load(folder.path, "cpu"), faults)
     if config and str(config.get("version")) != __version__:
@@ -70,8 +74,6 @@ def _ranking(ranking: Ranking, metrics: dict[str, Any], command: str, faults: li
     # The metrics of a model count the samples of all splits; those of training are ranked.
     if len(table) > said or (len(table) < said and command != "debias"):
         faults.append(f"{RANKING}: {len(table)} rows, {METRICS} says {said} samples")
-    if table["id"].duplicated().any():
-        faults.append(f"{RANKING}: an id occurs twice")
     ordered = table.sort_values(["label", "rank"])
     if not (ordered.groupby("label").cumcount() == ordered["rank"]).all():
         faults.append(f"{RANKING}: the ranks of a class are not 0, 1, 2, …")
@@ -91,7 +93,7 @@ def _data(
     train = samples.take(samples.rows("train"))
     ids = [str(i) for i in train.ids.tolist()]
     names = np.asarray(train.classes, dtype=object)[train.labels].tolist()
-    unread = folder.quarantined(ids)
+    unread = quarantined(folder, ids)
     now = {i: label for i, label in zip(ids, names, strict=True) if i not in unread}
     then = dict(zip(ranking.table["id"].astype(str), ranking.table["label"], strict=True))
     other = [i for i in {*now, *then} if str(now.get(i)) != str(then.get(i))]
@@ -100,3 +102,28 @@ def _data(
             f"{config.get('data')}: {len(other)} training samples are others or have other labels "
             f"than when it was ranked (first: {min(other)})"
         )
+    later = _later(samples, folder.path / METRICS)
+    if later:
+        notes.append(
+            f"{config.get('data')}: {len(later)} of its files were written after the run (first: "
+            f"{later[0]}); what is in them was not compared"
+        )
+
+
+def quarantined(folder: RunFolder, ids: Iterable[str]) -> set[str]:
+    """Those of `ids` that a run could not read; none where it left no list."""
+    try:
+        listed = {fault.id for fault in folder.read_quarantine()}
+    except UsageError:
+        return set()
+    return {i for i in ids if as_cell(i) in listed}
+
+
+def _later(samples: Samples, end: Path) -> list[Path]:
+    """The files of the data that are younger than the end of the run."""
+    content, source = samples.content, Path(samples.source)
+    files = content.paths if isinstance(content, ImageFiles) else (source, *source.glob("*.npy"))
+    if not end.is_file():
+        return []
+    made = end.stat().st_mtime
+    return [file for file in files if file.is_file() and file.stat().st_mtime > made]

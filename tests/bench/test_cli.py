@@ -150,7 +150,13 @@ def test_the_word_study_runs_a_study(call_cli, data, tmp_path):
     assert done.status == 0, done.stderr
     found = json.loads(done.stdout)
     assert found["study"] == "ablation"
-    assert set(found["rankings"]) == {"sebra", "sebra[use_u=false]", "erm", "random"}
+    assert set(found["rankings"]) == {
+        "sebra",
+        "sebra[use_u=false]",
+        "erm",
+        "erm[by=last]",
+        "random",
+    }
     assert (tmp_path / "run" / "ablation.png").is_file()
 
 

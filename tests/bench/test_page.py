@@ -5,17 +5,20 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from sebra.debiasing.registry import method_class
 from sebra.errors import UsageError
 from sebra.runs.config import build_config
 from sebra_bench.collected import collect
+from sebra_bench.front import BEGIN, END, with_table
 from sebra_bench.overview import overview
 from sebra_bench.page import results_page
 from sebra_bench.paper_tables import FORMS, paper_tables
+from sebra_bench.protocol_tables import protocol_rows
 from sebra_bench.results import Results
-from sebra_bench.rows import settings_of
+from sebra_bench.rows import read_rows, settings_of
 from sebra_bench.summary import Entry
 
 COMMAND = "sebra bench results benchmarks/results --page docs/results.md"
@@ -62,6 +65,39 @@ class Test_the_committed_page:
         assert rows > 0
         committed = (repo_root / "docs" / "results.md").read_text(encoding="utf-8")
         assert committed == made, f"run: {COMMAND}"
+
+    def test_the_table_of_the_front_page_is_what_the_rows_say(self, repo_root):
+        page = (repo_root / "README.md").read_text(encoding="utf-8")
+        made = with_table(page, protocol_rows(repo_root / "benchmarks" / "results"))
+        assert page == made, f"run: {COMMAND} --front README.md"
+
+    def test_what_the_front_page_says_of_debias_alone_is_what_the_rows_say(self, repo_root):
+        page = " ".join((repo_root / "README.md").read_text(encoding="utf-8").split())
+        folder = repo_root / "benchmarks" / "results"
+        rows = [
+            row
+            for row in read_rows(folder / "2026-11-18-h200-auto.jsonl")
+            if row["method"] == "auto" and row["commit"] == "6eb1515"
+        ]
+
+        def said(data, part, *keys):
+            found = [row[part] for row in rows if row["data"] == data]
+            assert len(found) == 3
+            return " / ".join(f"{np.mean([one[key] for one in found]):.1f}" for key in keys)
+
+        groups = "worst_group", "balanced_average", "id_accuracy"
+        for data, name in (("urbancars", "UrbanCars"), ("celeba", "CelebA")):
+            assert f"{said(data, 'figures', *groups)} on {name}" in page
+            assert said(data, "plain", *groups) in page
+        assert f"{said('bar', 'figures', 'average')} on BAR" in page
+        blends = read_rows(folder / "2026-11-17-h200-recipes.jsonl")
+        alone = [
+            row["test"]
+            for row in blends
+            if row.get("kind") == "blend"
+            and (row["set"], row["recipe"], row["epochs"]) == ("bar", "base", 20)
+        ]
+        assert f"without its second network {np.mean(alone):.1f}" in page
 
 
 class Test_sections:
@@ -235,6 +271,19 @@ class Test_the_papers_tables:
         assert len(FORMS) == 6  # Tables 1 to 5, the second in two parts; Table 6 is of times
 
 
+def test_the_ablation_is_shown_wherever_it_was_run(tmp_path):
+    figures = {"somers_d": 0.5, "plain_tau_b": 0.2, "published": 0.7}
+    for name in ("erm", "sebra", "erm[by=last]"):
+        found = {**ranking(name, 0, 0.7, data="celeba"), "ranking": figures}
+        put(tmp_path / "one", found)
+    put(tmp_path / "other", ranking("sebra", 0, 0.9))
+    text, _ = results_page(tmp_path, "made")
+    table = text[text.index("### Tables 1 and 3 on every set") :]
+    (line,) = (t for t in table.splitlines()[:6] if t.startswith("| CelebA"))
+    assert line.count("0.50 / 0.20 / 0.70") == 3
+    assert "UrbanCars" not in table.partition("\n- ")[0]
+
+
 class Test_the_tables_of_the_protocol:
     def made(self, method, seed, balanced, kind="label-free", **more):
         found = row(method, seed, **more)
@@ -262,6 +311,53 @@ class Test_the_tables_of_the_protocol:
         assert "weights abc; data: 9 samples, f00" in free
         assert "| dfr | yes |" in groups
         assert "99.0" not in text
+
+    def test_the_front_page_gets_the_short_table_between_its_marks(self, tmp_path):
+        rows = [self.made("erm", 0, 60.0), self.made("auto", 0, 70.0, ranker="peel")]
+        rows += [self.made("afr", 0, 75.0), self.made("stages", 0, 65.0, ranker="peel")]
+        rows += [self.made("dfr", 0, 90.0, "groups"), self.made("erm", 0, 61.0, "groups")]
+        page = f"before\n\n{BEGIN}\n| stale |\n{END}\n\nafter\n"
+        made = with_table(page, rows)
+        assert made.startswith("before\n\n")
+        assert made.endswith("\n\nafter\n")
+        assert "stale" not in made
+        assert with_table(made, rows) == made
+        (line,) = (t for t in made.splitlines() if t.startswith("| UrbanCars"))
+        assert line.split(" | ")[1:] == [
+            "40.0 / 60.0 / 90.0",
+            "40.0 / 70.0 / 90.0",
+            "`stages` 40.0 / 65.0 / 90.0",
+            "`afr` **40.0 / 75.0 / 90.0**",
+            "`dfr` 40.0 / 90.0 / 90.0",
+            "1 |",
+        ]
+        with pytest.raises(UsageError, match="needs the lines"):
+            with_table("nothing", rows)
+
+    def test_runs_that_chose_from_more_settings_stand_apart(self, tmp_path):
+        more = {"chosen": ["lr=1"], "scores": [70.0, 80.0, 75.0]}
+        rows = [self.made("erm", 0, 60.0), self.made("lff", 0, 61.0)]
+        rows += [{**self.made("erm", 0, 65.0), "tuning": more}]
+        put(tmp_path / "p", *rows)
+        put(tmp_path / "old", row("erm", 0))
+        text = results_page(tmp_path, "made")[0]
+        three, two = (
+            text.index("### UrbanCars, 3 settings"),
+            text.index("### UrbanCars, 2 settings"),
+        )
+        assert three < text.index("| 65.0 |") < two < text.index("| 60.0 |")
+        table = with_table(f"{BEGIN}\n{END}", rows)
+        assert "/ 60.0 /" in table
+        assert "/ 65.0 /" not in table
+
+    def test_a_method_without_a_row_is_named(self, tmp_path):
+        put(tmp_path / "p", self.made("erm", 0, 70.0), self.made("dfr", 0, 80.0, "groups"))
+        put(tmp_path / "p", self.made("erm", 0, 70.0, data="celeba"))
+        put(tmp_path / "p", self.made("lff", 0, 71.0, data="celeba"))
+        put(tmp_path / "old", row("erm", 0))
+        text = results_page(tmp_path, "made")[0]
+        assert text.count("no row here: `lff` (not run") == 1
+        assert "no row here: `dfr`" not in text  # it stands in the other table
 
     def test_nobody_is_ahead_of_who_is_level(self, tmp_path):
         put(tmp_path / "p", self.made("erm", 0, 70.0), self.made("auto", 0, 70.0, ranker="peel"))

@@ -62,7 +62,7 @@ def test_ever_longer_training_ends_with_the_judge_of_the_ranker(kind):
         judge = HeadJudge(task, (config.penalty, config.penalty_contrast))
     else:
         task = images(n=30)
-        config = PeelConfig(steps=60, folds=3, batch=10, optimizer="adam", flip=False)
+        config = PeelConfig(steps=16, folds=2, batch=10, optimizer="adam", flip=False)
         judge = NetworkJudge(task, Session(), config)
     weights = torch.ones(len(task)).double()
     alone = judge.tell_class(task.targets, weights)

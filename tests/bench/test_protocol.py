@@ -12,6 +12,8 @@ import miniatures
 from benches import folder
 from sebra.debiasing.registry import METHODS, method_class
 from sebra.errors import UsageError
+from sebra.ranking.peel import PeelConfig
+from sebra.ranking.sebra import SebraConfig
 from sebra.workflows.prepared import Source
 from sebra_bench import protocol
 from sebra_bench.bench import bench
@@ -20,18 +22,31 @@ from sebra_bench.protocol import TOLD, grids, settings_for
 from sebra_bench.rows import ROWS, read_rows
 from sebra_bench.workbench import Workbench
 
-FREE = [n for n in METHODS if not method_class(n)(method_class(n).config_class()).needs & TOLD]
+SETTINGS = 2
+FREE = [
+    *(n for n in METHODS if not method_class(n)(method_class(n).config_class()).needs & TOLD),
+    "dfr[on=patterns]",
+    "groupdro[over=buckets]",
+]
 TUNED = ["auto", "sebra", "afr"]
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-    found = grids(protocol.GRIDS)
-    short = {
-        k: {"shared": ["epochs=1"], "settings": v["settings"]} if "shared" in v else v
-        for k, v in found.items()
+    monkeypatch.setattr(protocol, "grids", lambda file: few(1))
+    for kind, short in ((PeelConfig, {"folds": 2, "steps": 5}), (SebraConfig, {"epochs": 3})):
+        modes = {**kind.MODES, "finetune": {**kind.MODES.get("finetune", {}), **short}}
+        monkeypatch.setattr(kind, "MODES", modes)
+
+
+def few(epochs):
+    """The first of the declared settings, with as many epochs."""
+    return {
+        k: {"shared": [f"epochs={epochs}"], "settings": v["settings"][:SETTINGS]}
+        if "shared" in v
+        else v
+        for k, v in grids(protocol.GRIDS).items()
     }
-    monkeypatch.setattr(protocol, "grids", lambda file: short)
 
 
 @pytest.fixture
@@ -73,25 +88,28 @@ def shuffled_attributes(monkeypatch):
     monkeypatch.setattr(Workbench, "__init__", init)
 
 
-@pytest.mark.parametrize("form", ["features", "images"])
+@pytest.mark.parametrize(
+    ("form", "kind"), [("features", "label-free"), ("features", "both"), ("images", "both")]
+)
 def test_no_attribute_reaches_training_selection_or_tuning(
-    form, tmp_path, trained, monkeypatch, request
+    form, kind, tmp_path, trained, monkeypatch, request
 ):
     if form == "features":
         data = miniatures.npz(tmp_path / "two.npz", **miniatures.features(150))
         source, methods = Source(str(data), device="cpu"), FREE
     else:
         source, methods = request.getfixturevalue("cars"), TUNED
-    bench([source], options(methods), folder(tmp_path, "true"))
+    bench([source], options(methods, kind), folder(tmp_path, "true"))
     ours, trained[:] = list(trained), []
     shuffled_attributes(monkeypatch)
-    bench([source], options(methods), folder(tmp_path, "shuffled"))
-    assert len(ours) == len(trained) == 2 * len(methods)
+    bench([source], options(methods, kind), folder(tmp_path, "shuffled"))
+    assert len(ours) == len(trained) == SETTINGS * len(methods)
     for (label, *_, one), (again, *_, other) in zip(ours, trained, strict=True):
         assert label == again
         assert all(torch.equal(v, other[k]) for k, v in one.items()), label
     true, shuffled = (read_rows(tmp_path / n / ROWS) for n in ("true", "shuffled"))
-    models = [[r for r in rows if r["kind"] != "ranking"] for rows in (true, shuffled)]
+    models = [[r for r in rows if r.get("protocol") == "label-free"] for rows in (true, shuffled)]
+    assert {r["method"] for r in models[0]} == set(methods)
     for row, other in zip(*models, strict=True):
         assert row["selection"] == other["selection"]
         assert row.get("tuning") == other.get("tuning")
@@ -104,12 +122,11 @@ def test_every_method_gets_the_same_number_of_settings_and_the_test_split_is_see
 ):
     run = bench([features], options(["erm", "lff"], seeds=2), folder(tmp_path))
     rows = read_rows(tmp_path / "run" / ROWS)
-    count = len(grids(protocol.GRIDS)["features"]["settings"])
     for method in ("erm", "lff"):
         own = [r for r in rows if r["method"] == method]
         trials = [r for r in own if r["kind"] == "trial"]
         models = [r for r in own if r["kind"] == "model"]
-        assert len(trials) == count
+        assert len(trials) == SETTINGS
         assert [r["seed"] for r in models] == [0, 1]
         assert all("evaluation" not in r for r in trials)
         scores = [t["selection"]["score"] for t in trials]
@@ -148,10 +165,68 @@ def test_who_is_told_the_groups_stands_in_the_other_table(tmp_path):
     assert {r["selection"]["criterion"] for r in rows} == {"groups"}
 
 
+def figures(rows, kind):
+    """What judged rows of a table say, without how long they took and where."""
+    return {
+        (r["method"], r["seed"]): [r[k] for k in ("evaluation", "selection", "tuning", "identity")]
+        for r in rows
+        if r["kind"] == "model" and r["protocol"] == kind
+    }
+
+
+def test_one_training_serves_both_tables(features, tmp_path, trained, monkeypatch):
+    monkeypatch.setattr(protocol, "grids", lambda file: few(6))
+    methods = ["erm", "lff", "jtt", "sebra", "afr", "auto", "groupdro"]
+    counts = {}
+    for kind in ("label-free", "groups", "both"):
+        bench([features], options(methods, kind, seeds=2), folder(tmp_path, kind))
+        counts[kind], trained[:] = len(trained), []
+    both = read_rows(tmp_path / "both" / ROWS)
+    for kind in ("label-free", "groups"):
+        alone = figures(read_rows(tmp_path / kind / ROWS), kind)
+        assert alone
+        assert figures(both, kind) == alone
+    free, groups = figures(both, "label-free"), figures(both, "groups")
+    assert {m for m, _ in groups} - {m for m, _ in free} == {"groupdro"}
+    epochs = [[table[at][1].get("best_epoch") for at in free] for table in (free, groups)]
+    assert epochs[0] != epochs[1]  # each criterion kept weights of its own
+    assert free["auto", 0][:2] == groups["auto", 0][:2]
+    assert counts["both"] < counts["label-free"] + counts["groups"]
+
+
+def test_both_tables_are_printed_and_a_set_without_groups_has_one(features, tmp_path):
+    run = bench([features], options(["erm", "groupdro"], "both"), folder(tmp_path))
+    titles = [t.title for t in run.tables]
+    assert titles[0].endswith(", label-free")
+    assert any(t.endswith(", groups") for t in titles)
+    bare = miniatures.features(150)
+    np.savez(tmp_path / "bare.npz", **{k: bare[k] for k in ("X", "y", "split")})
+    source = Source(str(tmp_path / "bare.npz"), device="cpu")
+    run = bench([source], options(["erm"], "both"), folder(tmp_path, "b"))
+    assert not any(t.title.endswith(", groups") for t in run.tables)
+    assert [r["protocol"] for r in read_rows(tmp_path / "b" / ROWS)] == ["label-free"] * 3
+
+
+def test_over_frozen_pictures_everyone_sees_the_same_features(cars, tmp_path, monkeypatch):
+    seen = {}
+    train = Workbench.trained
+
+    def watched(self, spec, seed, ranker, select="auto", test=True):
+        found = train(self, spec, seed, ranker, select, test)
+        seen[self.options.protocol, spec.name] = found.run.prepared.task("train").inputs.shape
+        return found
+
+    monkeypatch.setattr(Workbench, "trained", watched)
+    source = dataclasses.replace(cars, mode="features")
+    bench([source], options(["erm", "lff"]), folder(tmp_path))
+    bench([source], BenchOptions(parse_specs("erm"), 1), folder(tmp_path, "alone"))
+    assert seen["label-free", "erm"] == seen["label-free", "lff"] != seen[None, "erm"]
+
+
 def test_the_protocol_takes_no_settings_but_its_own():
     with pytest.raises(UsageError, match="declares all settings"):
         BenchOptions(parse_specs("erm"), overrides=("epochs=3",), protocol="groups")
-    with pytest.raises(UsageError, match="neither label-free nor groups"):
+    with pytest.raises(UsageError, match="neither label-free nor groups nor both"):
         BenchOptions(parse_specs("erm"), protocol="mine")
 
 

@@ -295,11 +295,11 @@ OPTIONS: dict[str, Case] = {
     ),
     "ranking with a chance above 1": (
         lambda p: debias(npz(p), "--ranking", ranking_of(p, ["x1", "x2"], p=[0.5, 1.5])),
-        "column p must hold numbers from 0 to 1",
+        "column p must hold numbers 0 to 1",
     ),
     "ranking with chances that are no numbers": (
         lambda p: debias(npz(p), "--ranking", ranking_of(p, ["x1", "x2"], noise=["low", None])),
-        "column noise must hold numbers from 0 to 1",
+        "column noise must hold numbers 0 to 1",
     ),
 }
 RUNS: dict[str, Case] = {
@@ -428,3 +428,25 @@ def test_a_model_run_is_not_measured_on_other_classes(call_cli, tmp_path):
     assert (done.status, done.stdout) == (2, "")
     assert len(done.stderr.splitlines()) == 1
     assert "its classes (a, b) are not the model's (0, 1)" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError("Unable to allocate 9 TiB"),
+        RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: 9 bytes"),
+        RuntimeError("CUDA out of memory. Tried to allocate 2 GiB"),
+    ],
+)
+def test_memory_that_runs_out_costs_one_line(error, call_cli, monkeypatch, tmp_path):
+    from sebra.workflows import rank
+
+    def fails(*args, **more):
+        raise error
+
+    monkeypatch.setattr(rank, "rank", fails)
+    data = miniatures.npz(tmp_path / "x.npz")
+    done = call_cli("rank", data, "--out", tmp_path / "run")
+    assert done.status == 2
+    assert done.stderr.startswith("sebra: not enough memory for this data with these options")
+    assert len(done.stderr.splitlines()) == 1

@@ -134,7 +134,7 @@ def test_a_broken_image_goes_to_quarantine_and_the_run_goes_on(call_cli, pets, t
 
 def test_audit_ranks_and_reports(printed, pets, tmp_path):
     found = printed("audit", pets, "--method", "sebra", *QUICK, "--out", "run")
-    assert names(tmp_path / "run") == {*RANKING, "report.html", "saliency.npz"}
+    assert names(tmp_path / "run") - {"saliency.npz"} == {*RANKING, "report.html"}
     assert found == kept(tmp_path / "run")
     assert Path(found["report"]) == Path("run") / "report.html"
     page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
@@ -148,7 +148,7 @@ def test_report_of_a_run_elsewhere_and_of_moved_data(printed, pets, tmp_path):
     assert found["report"] == "pages/mine.html"
     page = (tmp_path / "pages" / "mine.html").read_text(encoding="utf-8")
     assert "data:image/" in page
-    assert names(tmp_path / "run") == {*RANKING, "saliency.npz"}
+    assert names(tmp_path / "run") - {"saliency.npz"} == set(RANKING)
 
 
 def test_debias_from_an_earlier_ranking_then_evaluate_and_predict(

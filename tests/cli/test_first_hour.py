@@ -5,13 +5,19 @@ from __future__ import annotations
 import io
 import os
 import re
+import signal
 
 import numpy as np
 import pandas as pd
 import pytest
 
 import miniatures
+import sebra
+from sebra.cli.options import unfinished
 from sebra.cli.output import Bars
+from sebra.engine import packing
+from sebra.engine.session import STATE, Session
+from sebra.errors import Interrupted
 from sebra.measuring.groups import score
 from sebra.samples.leakage import leakage, leakage_note
 from sebra.samples.open import open_samples
@@ -52,6 +58,49 @@ def test_a_run_of_other_data_is_not_overwritten(call_cli, folder, tmp_path):
     assert done.status == 2
     assert f"holds a run of {folder}" in done.stderr
     assert call_cli("rank", folder, *FAST, "--out", "run").status == 0
+
+
+def stopped(folder, command, **given):
+    """A run that was stopped before its first epoch: all there is, is what it was asked."""
+    session = Session(folder / "checkpoint", {"command": command, "version": "1", **given})
+    session._file.parent.mkdir(parents=True)
+    with pytest.raises(Interrupted, match="go on with --resume"):
+        session._handle(signal.SIGTERM, None)
+
+
+def test_a_stopped_run_knows_its_data_and_options(tmp_path):
+    asked = {"seed": 3, "attributes": ["a", "b"], "overrides": ["lr=1"], "tune_seconds": 9.0}
+    stopped(tmp_path / "run", "audit", data="photos", content="known later", **asked)
+    found = unfinished("audit", str(tmp_path / "run"), resume=True)
+    assert found == {
+        "data": "photos",
+        "seed": 3,
+        "attributes": "a,b",
+        "set_": ["lr=1"],
+        "tune_seconds": 9.0,
+        "tune": True,
+    }
+
+
+def test_a_run_is_gone_on_with_without_naming_its_data(call_cli, folder, tmp_path):
+    identity = {"data": str(folder), "seed": 5, "device": "cpu", "mode": "auto"}
+    stopped(tmp_path / "run", "rank", method="sebra", overrides=["epochs=1"], **identity)
+    saved = packing.load(tmp_path / "run" / "checkpoint" / STATE)[1]
+    saved["version"] = sebra.__version__
+    packing.save(tmp_path / "run" / "checkpoint" / STATE, {"done": {}, "current": None}, saved)
+    done = call_cli("rank", "--resume", "--out", tmp_path / "run")
+    assert done.status == 0, done.stderr
+    assert "seed = 5" in (tmp_path / "run" / "config.toml").read_text()
+
+
+def test_without_data_and_without_a_stopped_run_it_is_said(call_cli, tmp_path):
+    assert "Missing argument 'DATA'" in call_cli("audit").stderr
+    done = call_cli("audit", "--resume", "--out", tmp_path / "new")
+    assert done.status == 2
+    assert "no unfinished run" in done.stderr
+    stopped(tmp_path / "run", "rank", data="photos")
+    assert "holds an unfinished rank" in call_cli("audit", "--resume", "--out",
+                                                  tmp_path / "run").stderr  # fmt: skip
 
 
 def test_help_says_whole_sentences(call_cli):

@@ -173,12 +173,20 @@ def test_it_resumes_to_the_same_model_between_its_trainings(tmp_path, monkeypatc
     def stopped(*_):
         raise KeyboardInterrupt
 
+    fit = module.Erm.fit
+
+    def first_alone(self, task, help, session):
+        return stopped() if self.config.start == "probe" else fit(self, task, help, session)
+
+    def second_alone(self, task, help, session):
+        return fit(self, task, help, session) if self.config.start == "probe" else stopped()
+
     with monkeypatch.context() as patch:
-        patch.setattr(module.Stages, "fit", stopped)
+        patch.setattr(module.Erm, "fit", first_alone)
         method = Auto(config)
         with pytest.raises(KeyboardInterrupt):
             method.fit(toy.train, toy.help(method.needs), Session(tmp_path, every_seconds=0))
-    monkeypatch.setattr(module.Erm, "fit", stopped)  # it is finished and not trained again
+    monkeypatch.setattr(module.Erm, "fit", second_alone)  # the first is not trained again
     method = Auto(config)
     resumed = method.fit(toy.train, toy.help(method.needs), Session(tmp_path, resume=True))
     theirs = resumed.state_dict()
@@ -199,6 +207,50 @@ def test_the_pool_is_never_trained_on(monkeypatch):
     method = Auto(AutoConfig(**{**SETTINGS["images"], "epochs": 1}))
     help = toy.help(method.needs)
     method.fit(toy.train, replace(help, guide=None), Session())
-    (rows,) = trained  # and without a ranking nothing is trained a second time
-    assert set(rows.tolist()).isdisjoint(help.pool.task.rows.tolist())
+    assert len(trained) == 2
+    for rows in trained:
+        assert set(rows.tolist()).isdisjoint(help.pool.task.rows.tolist())
     assert method.choice.patterns == 0
+
+
+def test_the_network_that_tells_held_out_samples_better_is_the_plain_one(monkeypatch):
+    toy = images()
+    config = AutoConfig(**{**SETTINGS["images"], "epochs": 2})
+    for better in ("free", "near"):
+        told = []
+        monkeypatch.setattr(
+            module.Judges,
+            "surprise_at",
+            lambda self, network, told=told, better=better: (
+                told.append(network) or float((len(told) == 1) != (better == "free"))
+            ),
+        )
+        method = Auto(config)
+        method.fit(toy.train, replace(toy.help(method.needs), guide=None), Session())
+        free, near = told
+        kept = {"free": free, "near": near}[better]
+        ours, theirs = method.choice.plain.body.state_dict(), kept.body.state_dict()
+        assert all(torch.equal(v.cpu(), theirs[k].cpu()) for k, v in ours.items())
+
+
+def test_the_near_network_lies_half_way_between_a_probe_and_its_training(monkeypatch):
+    toy = images()
+    ends = {}
+    fit = module.Erm.fit
+
+    def noted(self, task, help, session):
+        ends["trained"] = {
+            k: v.clone() for k, v in fit(self, task, help, session).state_dict().items()
+        }
+        network = task.network()
+        network.load_state_dict(ends["trained"])
+        return network
+
+    monkeypatch.setattr(module.Erm, "fit", noted)
+    start = toy.train.network()
+    module.set_probe(start, toy.train)
+    config = TrainConfig(**{**SETTINGS["images"], "epochs": 2})
+    near = module._near(config, toy.train, toy.help(frozenset()), Session()).state_dict()
+    for name, value in start.state_dict().items():
+        if value.is_floating_point():
+            torch.testing.assert_close(near[name], (value + ends["trained"][name]) / 2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -20,11 +21,12 @@ from sebra.debiasing.heads import (
     FOLDS,
     STRENGTHS,
     Examples,
-    best_strength,
     fit_head,
     fitted,
     judging,
+    plain_head,
     temperature,
+    told,
 )
 from sebra.debiasing.method import Help
 from sebra.debiasing.selection import Selector
@@ -117,10 +119,37 @@ def test_the_strength_is_that_of_the_highest_weighted_accuracy():
     y = torch.tensor([0, 0, 0, 1])
     says_0, says_1 = (F.one_hot(torch.full((4,), c), 2).float() for c in (0, 1))
     logits = torch.stack([says_0, says_1])
-    assert best_strength(logits, y, torch.ones(4)) == 0
-    assert best_strength(logits, y, torch.tensor([1.0, 1.0, 1.0, 9.0])) == 1
+    assert told(logits[0], y, torch.ones(4)) > told(logits[1], y, torch.ones(4))
+    late = torch.tensor([1.0, 1.0, 1.0, 9.0])
+    assert told(logits[1], y, late) > told(logits[0], y, late)
     right = F.one_hot(y, 2).float()
-    assert best_strength(torch.stack([right, 5 * right]), y, torch.ones(4)) == 1
+    assert told(5 * right, y, torch.ones(4)) > told(right, y, torch.ones(4))
+
+
+def test_the_strength_that_is_found_is_the_best_of_all():
+    x, y = overlapping(400)
+    x, y = (x - x.mean(0)) / x.std(0), torch.from_numpy(y)
+    data, ones = Examples.of(torch.from_numpy(x), y, 3, 0), torch.ones(400)
+    at, logits = data.plain(ones, ones)
+    every = data.held_out(ones, STRENGTHS)
+    torch.testing.assert_close(logits, every[at])
+    assert at == int(np.argmax([told(z, y, ones) for z in every]))
+
+
+@pytest.mark.parametrize("helps", [True, False])
+def test_more_columns_are_used_where_they_help(helps):
+    """The last columns hold half of what tells the classes, or chance alone."""
+    rng = np.random.default_rng(0)
+    y = np.arange(600) % 2
+    x = rng.normal(size=(600, 60)).astype(np.float32)
+    x[:, 0] += 2 * y
+    if helps:
+        x[:, 10] += 2 * y
+    task = replace(task_of(x, y), core=5)
+    columns = torch.from_numpy((x - x.mean(0)) / x.std(0)), torch.from_numpy(y)
+    assert plain_head(*columns, task, torch.ones(600)).columns == (60 if helps else 5)
+    weight = fit_head(task, torch.ones(600)).head.weight
+    assert bool((weight[:, 5:] != 0).any()) == helps
 
 
 def test_temperature_undoes_what_logits_were_multiplied_by():

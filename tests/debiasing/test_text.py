@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -14,7 +15,8 @@ from sebra.engine.networks import NetworkSpec, build
 from sebra.loading.texts import TokenArray
 from sebra_bench.baselines.shifts import RANDOMS, text_shifts
 
-pytest.importorskip("transformers", reason="needs the extra text")
+pytestmark = pytest.mark.skipif(find_spec("transformers") is None, reason="needs the extra text")
+
 LENGTH, WORDS = 8, 12
 CONFIG = json.dumps(
     {

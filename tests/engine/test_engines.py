@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -138,3 +139,27 @@ def test_a_few_pictures_do_not_wait_for_an_engine(tmp_path, monkeypatch):
 def test_without_openvino_torch_computes_everything(monkeypatch):
     monkeypatch.setattr(frozen, "find_spec", lambda name: None)
     assert quickest(Sums(), raw_images(3, 8), lambda x: (x,))[0] == TORCH
+
+
+@pytest.mark.parametrize(
+    ("trial", "expected"),
+    [
+        ("print('f32', 2.0)\nprint('bf16', 1.0)", ("bf16", "f32")),
+        ("print('f32', 1.0)\nprint('bf16', 2.0)", ("f32", "bf16")),
+        ("print('f32', 2.0, flush=True)\nimport os\nos.kill(os.getpid(), 4)", ("f32",)),
+        ("raise SystemExit(1)", ("f32",)),
+    ],
+    ids=["quicker", "slower", "an instruction that is not there", "no answer"],
+)
+def test_a_precision_is_taken_where_a_process_of_its_own_lived_and_was_quicker(
+    trial, expected, tmp_path, monkeypatch
+):
+    openvino = pytest.importorskip("openvino")
+    monkeypatch.setattr(openvino, "Core", lambda: SimpleNamespace(get_property=lambda *_: ["BF16"]))
+    (tmp_path / "trial.py").write_text(trial)
+    assert frozen._tried(tmp_path / "trial.py") == expected
+
+
+def test_the_trial_of_this_machine_says_something_of_float32():
+    pytest.importorskip("openvino")
+    assert "f32" in frozen.precisions()

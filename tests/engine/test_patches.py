@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import timm
 import torch
 import torch.nn.functional as F
 
@@ -40,7 +41,9 @@ def test_the_cells_are_means_of_the_map_before_the_last_halving(name):
     with torch.no_grad():
         z, cells = seen.parts(seen(x))
         scaled = (x.float() - made.shift) * made.scale
-        middle = made.body.forward_intermediates(scaled, indices=[-2], intermediates_only=True)
+        theirs = timm.create_model(name, num_classes=0).eval()
+        theirs.load_state_dict(made.body.state_dict())
+        middle = theirs.forward_intermediates(scaled, indices=[-2], intermediates_only=True)
     expected = F.adaptive_avg_pool2d(middle[0], 5)
     torch.testing.assert_close(cells, expected, atol=0.02, rtol=0.02)
     torch.testing.assert_close(z, made.embed(x), atol=0.02, rtol=0.02)

@@ -266,3 +266,15 @@ def test_notes_of_a_check_wait_for_its_end_and_fall_with_it():
         fail()
     session.note("later")
     assert shown == ["inner", "later"]
+
+
+def test_a_run_that_was_stopped_before_it_read_its_data_goes_on(tmp_path):
+    session = Session(tmp_path, {"command": "rank"})
+    with pytest.raises(Interrupted), session.stoppable():
+        os.kill(os.getpid(), signal.SIGTERM)
+    resumed = Session(tmp_path, {"command": "rank"}, resume=True)
+    resumed.bind("content", "3 samples")
+    resumed.once("part", lambda: {"x": torch.zeros(1)})
+    again = Session(tmp_path, {"command": "rank"}, resume=True)
+    with pytest.raises(UsageError, match="content was '3 samples', now '4 samples'"):
+        again.bind("content", "4 samples")

@@ -14,7 +14,7 @@ from sebra.loading.augment import Augment
 def test_a_task_has_no_place_for_attributes():
     assert {f.name for f in dataclasses.fields(Task)} == {
         "inputs", "rows", "targets", "classes", "build", "device", "seed", "augment",
-            "figures", "views",
+        "core", "figures", "views",
     }  # fmt: skip
 
 

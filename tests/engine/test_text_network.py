@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 import numpy as np
 import pytest
 import torch
@@ -15,7 +17,8 @@ from sebra.loading.inputs import Inputs
 from sebra.loading.texts import TokenArray, Tokeniser
 from sebra.samples.table import Texts
 
-pytest.importorskip("transformers", reason="needs the extra text")
+pytestmark = pytest.mark.skipif(find_spec("transformers") is None, reason="needs the extra text")
+
 CPU = torch.device("cpu")
 TEXTS = Texts(("a man is running", "a dog", "the boy"), ("no man", "the dog is red", "a boy ."))
 

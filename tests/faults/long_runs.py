@@ -9,6 +9,7 @@ import signal
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import IO
 
 import pandas as pd
 import pytest
@@ -233,9 +234,9 @@ def disk_full_at_result(place: Place) -> str:
     expected = ranked(place, data, "whole", *SHORT)
     saved = parquet.write_table
 
-    def full(table: object, path: Path) -> None:
-        saved(table, path)
-        os.truncate(path, 100)
+    def full(table: object, file: IO[bytes]) -> None:
+        saved(table, file)
+        file.truncate(100)
         raise OSError(28, "No space left on device")
 
     with place.patch.context() as patch:

@@ -113,7 +113,7 @@ def _run_file(name: str) -> Write:
 
         run = RunFolder(folder)
         run.write_config({"seed": 0, "settings": {"lr": 0.1, "names": ["a", "b"]}})
-        run.write_metrics({"seconds": {"total": 1.5}, "notes": ["x"]})
+        run.write_metrics({"version": "1", "seconds": {"total": 1.5}, "notes": ["x"]})
         return folder / name
 
     return write

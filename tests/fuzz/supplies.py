@@ -58,6 +58,7 @@ class Call:
     what: str = ""
     environment: dict[str, str] = field(default_factory=dict)
     harmless: Callable[[], bool] | None = None
+    finds: set[str] = field(default_factory=set)  # commands whose status 1 is what they found
 
 
 class Supplies:
@@ -65,9 +66,10 @@ class Supplies:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.npz = miniatures.npz(root / "x.npz")
-        self.pets = miniatures.folder(root / "pets", n=8)
-        self.table = miniatures.manifest(root / "table")
+        new = not (root / "x.npz").exists()
+        self.npz = miniatures.npz(root / "x.npz") if new else root / "x.npz"
+        self.pets = miniatures.folder(root / "pets", n=8) if new else root / "pets"
+        self.table = miniatures.manifest(root / "table") if new else root / "table" / "table.csv"
         self.model = self._made("debias", self.npz, *QUICK, "--set", "batch=16")
         self.ranked = self._made("rank", self.pets, *QUICK, "--backbone", "random")
         self.ranking = (self.ranked / "ranking.parquet").read_bytes()
@@ -76,7 +78,9 @@ class Supplies:
     def _made(self, *arguments: object) -> Path:
         from fuzz.calls import run_call
 
-        out = self.root / f"good-{arguments[0]}"
+        out = self.root / f"good-{arguments[0]}-{Path(str(arguments[1])).stem}"
+        if (out / "metrics.json").is_file():  # of an earlier time, in a folder that is kept
+            return out
         place = self.root / "making"
         place.mkdir(exist_ok=True)
         end = run_call(Call([*arguments, "--out", out], place), place)
@@ -92,6 +96,10 @@ class Supplies:
 
         out = self.root / "stopped"
         state = out / "checkpoint" / "state.safetensors"
+        whole = self._made("rank", self.npz, *DEVICE, *LONG)
+        self.long = (whole / "ranking.parquet").read_bytes()
+        if state.exists():
+            return state.read_bytes()
         asked = ["rank", self.npz, *DEVICE, *LONG, "--out", out]
         started = subprocess.Popen(
             [sys.executable, "-m", "sebra", *map(str, asked)],
@@ -103,7 +111,6 @@ class Supplies:
             time.sleep(0.005)
         started.send_signal(signal.SIGTERM)
         assert started.wait() == 143
-        self.long = (self._made("rank", self.npz, *DEVICE, *LONG) / "ranking.parquet").read_bytes()
         return state.read_bytes()
 
 
@@ -292,7 +299,7 @@ def with_cache(supplies: Supplies, rng: random.Random, place: Path) -> Call:
     if rng.random() < 0.3:
         return _with_checkpoint(supplies, rng, place)
     cache = place / "cache"
-    shutil.copytree(supplies.root / "cache", cache)
+    shutil.copytree(supplies.root / "cache", cache, ignore=shutil.ignore_patterns(".*"))
     file = rng.choice(sorted(p for p in cache.rglob("*") if p.is_file()))
     _damage(file, rng)
     out = place / "run"

@@ -110,6 +110,25 @@ def test_plain_training_and_chance_as_rankers():
     assert len(np.unique(chance.bucket)) == len(task)
 
 
+def test_plain_training_by_its_last_epoch_forgets_when_samples_were_learned():
+    """With room to learn all by heart, the order by the last probabilities says less."""
+    task, conflicting = planted()
+    labels = task.targets.numpy()
+    long = {**FEATURES, "epochs": 200}
+
+    def quality(by):
+        found = ErmRanker(ErmConfig(**long, by=by)).rank(task, Session(), Blind())
+        rank = ranks_within_classes(found.bucket, found.score, labels)
+        return found, np.mean(list(by_class(somers_d, rank, conflicting * 1, labels).values()))
+
+    (_, first), (last, by_last) = quality("first"), quality("last")
+    assert (last.bucket == 0).all()
+    assert np.array_equal(last.score, last.p)
+    assert by_last <= first
+    with pytest.raises(UsageError, match="by"):
+        ErmConfig(by="middle")
+
+
 def easy(n=200):
     """One epoch at a large step learns everything: the classes lie far apart."""
     rng = np.random.default_rng(1)

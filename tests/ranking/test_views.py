@@ -12,48 +12,101 @@ from ranking.toys import task_of
 from sebra.engine.session import Session
 from sebra.engine.task import Task
 from sebra.engine.views import View
-from sebra.ranking.evidence import excess
+from sebra.ranking.atoms import atoms_of
+from sebra.ranking.clouds import log_concave, second_cloud
+from sebra.ranking.evidence import evidence_of
 from sebra.ranking.patterns import PatternModel
 from sebra.ranking.peel import PeelConfig, PeelRanker
 from sebra.ranking.ranking import Blind
 
 
-def tail(before: float, between: float) -> float:
-    """Beyond three quarters, of an exponential cloud with these counts: by bisection."""
-    low, high = 0.0, 1.0
-    for _ in range(200):  # counts per quarter of the way: 1, r, r², ...
-        rate = (low + high) / 2
-        low, high = (rate, high) if rate**2 / (1 + rate) < between / before else (low, rate)
-    scale = before / (1 + low)
-    return scale * sum(low**k for k in range(3, 2000))
+def test_the_log_concave_fit_is_the_likeliest_of_all_that_are() -> None:
+    rng = np.random.default_rng(0)
+    counts = np.array([1, 0, 9, 30, 22, 4, 6, 0, 2, 5, 0], dtype=float)
+    fit = log_concave(counts)
+    held = slice(0, 10)
+    assert np.diff(np.log(fit[held]), 2).max() < 1e-6
+    assert fit[10] == 0
+    assert fit.sum() == pytest.approx(counts.sum(), rel=1e-3)
+
+    def likely(rates: np.ndarray) -> float:
+        return float((counts[held] * np.log(rates)).sum() - rates.sum())
+
+    x = np.arange(10)
+    for _ in range(300):  # other concave ones, near and far
+        bends = -np.maximum(x[:, None] - rng.integers(0, 10, 3), 0) @ rng.exponential(0.1, 3)
+        other = np.log(fit[held]) + bends + rng.normal(0, 0.1) * x + rng.normal(0, 0.1)
+        assert likely(np.exp(other)) <= likely(fit[held]) + 1e-3
 
 
-@pytest.mark.parametrize(("before", "between"), [(100, 4), (100, 20), (37, 11), (1000, 90)])
-def test_evidence_turns_positive_where_an_exponential_tail_ends(before: int, between: int) -> None:
-    bound = tail(before, between)
-    fewer, more = (np.ones(round(bound) + step) for step in (-1, 1))
-    assert excess(before, between, fewer) <= 0 < excess(before, between, more)
-
-
-def test_no_cloud_that_thins_out_faster_and_faster_is_evidence() -> None:
+def test_no_cloud_that_thins_out_faster_and_faster_has_a_second_one() -> None:
     rng = np.random.default_rng(0)
     clouds = {
-        "normal": rng.normal(0, 0.4, (300, 400)),
-        "exponential": rng.exponential(0.4, (300, 400)) - 0.2,
-        "even": rng.uniform(-1, 1, (300, 400)),
+        "normal": rng.normal(0, 0.4, (120, 400)),
+        "exponential": rng.exponential(0.4, (120, 400)) - 0.28,
+        "even": rng.uniform(-1, 1, (120, 400)),
     }
     for name, cloud in clouds.items():
-        values = []
-        for places in cloud:
-            near = np.histogram(places, [0, 0.5, 0.75])[0]
-            values.append(excess(int(near[0]), int(near[1]), np.ones((places >= 0.75).sum())))
-        assert np.mean(np.array(values) > 2.33) <= 0.03, name
+        values = np.array([second_cloud(own, 1 - own[::-1])[0] for own in cloud])
+        assert np.mean(values > 2.33) <= 0.04, name
+
+
+def test_a_second_cloud_is_seen_and_its_samples_are_told() -> None:
+    rng = np.random.default_rng(0)
+    own = np.concatenate([rng.normal(0, 0.2, 285), rng.normal(1, 0.2, 15)])
+    value, share = second_cloud(own, rng.normal(1, 0.2, 300))
+    assert value > 4
+    assert share[285:].mean() > 0.9
+    assert share[:285].mean() < 0.02
 
 
 def test_wrong_labels_are_no_evidence() -> None:
     rng = np.random.default_rng(0)
-    values = [excess(100, 2, rng.uniform(-1, 1, 20)) for _ in range(500)]
-    assert np.mean(np.array(values) > 2.33) <= 0.03
+    y = np.repeat([0, 1], 300)
+    wrong = rng.random(600) < 0.08
+    truth = np.where(wrong, 1 - y, y)
+    values = []
+    for _ in range(20):
+        told, rest = ((2 * truth - 1) + rng.normal(0, spread, 600) for spread in (0.3, 0.5))
+        found = evidence_of(*(np.stack([-v, v], 1) for v in (told, rest)), y, wrong, y >= 0)
+        values.append(found.chance(1))
+    assert np.mean(np.array(values) <= 0.01) <= 0.05
+
+
+def test_a_fixed_value_that_does_not_fit_its_column_is_an_atom() -> None:
+    rng = np.random.default_rng(0)
+    y = np.arange(200) % 2
+    x = rng.normal(size=(200, 4)).astype(np.float32)
+    x[:, 1] = rng.integers(0, 6, 200)
+    x[:, 2] = np.where(y == 1, 3, rng.integers(0, 6, 200))  # a count like others
+    x[y == 1, 3] = -9.5
+    assert atoms_of(x, y) == [(3, -9.5)]
+    x[y == 1, 1] = 2.25  # between two counts
+    assert atoms_of(x, y) == [(1, 2.25), (3, -9.5)]
+    x[:, 3] = np.maximum(0, rng.normal(size=200) - 1.5 * y)  # cut off, as networks do
+    assert atoms_of(x, y) == [(1, 2.25)]
+    assert atoms_of((y[:, None] == np.arange(2)).astype(np.float32), y) == []  # two kinds
+
+
+def test_a_fixed_value_is_found_and_told_of_other_samples(tmp_path) -> None:  # type: ignore[no-untyped-def]
+    def sample(share: float, seed: int) -> tuple[Task, np.ndarray]:
+        rng = np.random.default_rng(seed)
+        y = np.arange(400) % 2
+        x = rng.normal(size=(400, 12))
+        x[:, 0] += 4 * y
+        follows = rng.random(400) < share
+        x[np.where(follows, y == 1, y == 0), 7] = 0.5
+        return task_of(x.astype(np.float32), y), follows
+
+    task, follows = sample(0.95, 0)
+    result = PeelRanker(PeelConfig()).rank(task, Session(), Blind())
+    np.testing.assert_array_equal(result.stages["stage_1"] > 0.5, follows)
+    assert result.patterns is not None
+    result.patterns.save(tmp_path / "patterns.safetensors")
+    model = PatternModel.load(tmp_path / "patterns.safetensors")
+    other, others_follow = sample(0.7, 1)
+    told = model.follows(other.seen(torch.arange(len(other))), other.targets)
+    np.testing.assert_array_equal(told[:, 0] > 0.5, others_follow)
 
 
 def marked(share: float, seed: int = 0) -> tuple[Task, np.ndarray]:

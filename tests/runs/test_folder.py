@@ -190,8 +190,8 @@ def test_a_write_that_fails_leaves_the_old_file_and_no_half_one(folder, monkeypa
 def test_a_history_that_cannot_be_written_leaves_the_old_one(folder, monkeypatch):
     folder.write_history([{"epoch": 0, "label": "a", "loss": 1.0}])
 
-    def fails(table, path):
-        path.write_bytes(b"half")
+    def fails(table, file):
+        file.write(b"half")
         raise OSError("disk full")
 
     monkeypatch.setattr(parquet, "write_table", fails)
@@ -204,11 +204,13 @@ def test_a_history_that_cannot_be_written_leaves_the_old_one(folder, monkeypatch
 
 def test_metrics_are_plain_json_without_absent_figures(folder):
     metrics = {
+        "version": "1", "seconds": {"total": 1.0},
         "a": np.float32(0.5), "n": np.int64(3), "gone": float("nan"), "yes": np.bool_(True),
         "nested": {"inf": float("inf"), "t": (1, 2), "none": None}, 5: "key",
     }  # fmt: skip
     folder.write_metrics(metrics)
-    expected = {"a": 0.5, "n": 3, "yes": True, "nested": {"t": [1, 2], "none": None}, "5": "key"}
+    plain = {"a": 0.5, "n": 3, "yes": True, "nested": {"t": [1, 2], "none": None}, "5": "key"}
+    expected = {"version": "1", "seconds": {"total": 1.0}, **plain}
     assert folder.read_metrics() == expected == json.loads(json.dumps(clean(metrics)))
 
 
@@ -257,7 +259,7 @@ def test_names_that_are_not_utf8_are_escaped_in_every_file(folder):
     name = b"caf\xe9".decode("utf-8", "surrogateescape")
     folder.write_config({"data": name})
     folder.write_quarantine([Fault(name, "\ud800")])
-    folder.write_metrics({"data": name})
-    assert folder.read_metrics() == {"data": "caf\\xe9"}
+    folder.write_metrics({"version": "1", "seconds": {"total": 1.0}, "data": name})
+    assert folder.read_metrics()["data"] == "caf\\xe9"
     assert folder.read_config() == {"data": "caf\\xe9"}
     assert "caf\\xe9,\\ud800" in (folder.path / "quarantine.csv").read_text(encoding="utf-8")

@@ -10,7 +10,6 @@ import pytest
 import torch
 from PIL import Image
 from torch.utils.data import Dataset, TensorDataset
-from torchvision.datasets import ImageFolder
 
 import encoders
 import miniatures
@@ -91,6 +90,8 @@ class Pictures(Dataset):
 
 
 def test_torch_data_sets_of_pictures(folder, files, of_folder):
+    from torchvision.datasets import ImageFolder  # slow to import, for this file's worker alone
+
     same(Pictures(files[0]), of_folder)
     same(ImageFolder(folder), of_folder)
     assert open_samples(as_data(ImageFolder(folder))).ids[0] == "cat/000.png"
@@ -180,6 +181,8 @@ def test_a_wrong_column_is_named():
 
 
 def test_a_model_takes_a_folder_a_frame_and_shows_itself(folder, files, numbers):
+    from torchvision.datasets import ImageFolder
+
     model = sebra.debias(folder, method="erm", settings={"epochs": 2}, device="cpu")
     np.testing.assert_array_equal(model.predict(str(folder)), model.predict(files[0]))
     assert repr(model).startswith("Model(random + linear, takes pictures (3,")

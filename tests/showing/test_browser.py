@@ -86,6 +86,21 @@ def test_a_sample_opens_by_mouse_with_its_figures_and_its_path(page: Any) -> Non
     assert not page.locator("#detail").is_visible()
 
 
+def test_a_click_shows_the_picture_alone_as_large_as_the_window(page: Any) -> None:
+    page.locator(f"{MOST} .tile").first.click()
+    beside = page.locator("#d-picture img").bounding_box()
+    page.locator("#d-picture img").click()
+    alone = page.locator("#d-picture img").bounding_box()
+    assert alone["height"] > beside["height"]
+    assert not page.locator(".d-facts").is_visible()
+    page.keyboard.press("ArrowRight")
+    assert shown_title(page) == "boat, rank 1"
+    page.keyboard.press("f")
+    assert page.locator(".d-facts").is_visible()
+    page.keyboard.press("d")
+    assert page.locator(f"{MOST} .tile").nth(1).get_attribute("data-mark") == "drop"
+
+
 def test_a_sample_opens_by_keyboard_and_gives_the_focus_back(page: Any) -> None:
     order = in_order("boat")
     page.locator(f"{MOST} .tile").first.focus()

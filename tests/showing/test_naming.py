@@ -8,13 +8,14 @@ import pytest
 from PIL import Image, ImageDraw
 
 from sebra.engine.session import Session
+from sebra.measuring.ranks import areas
 from sebra.ranking.ranking import Ranking
 from sebra.runs.meter import Meter
 from sebra.samples.objects import as_data
-from sebra.showing.naming import Family, areas, words_of
-from sebra.workflows.naming import name_patterns
 from sebra.workflows.prepare import prepare
 from sebra.workflows.prepared import Source
+from sebra_tools.naming import name_patterns
+from sebra_tools.words import Family, words_of
 
 N, BREAK = 60, 12  # samples of a class, and those of them that break the pattern
 CLASSES = ("cat", "dog")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import io
 import json
 import re
 from dataclasses import replace
@@ -224,8 +226,8 @@ def test_hostile_names_are_text_everywhere() -> None:
     )
     run = replace(run, title=HOSTILE[1], data=HOSTILE[0], command=HOSTILE[1], notes=list(HOSTILE))
     html = report_html(run)
-    assert len(re.findall(r"<script\b", html)) == 4
-    assert len(re.findall(r"</script>", html)) == 4
+    assert len(re.findall(r"<script\b", html)) == 5
+    assert len(re.findall(r"</script>", html)) == 5
     assert not re.search(r"<img src=x", html)
     assert "49" not in html.split("{{ 7 * 7 }}")[0][-3:]
     assert data_of(html)["classes"] == list(HOSTILE)
@@ -278,5 +280,29 @@ def test_a_run_without_a_ranking_shows_its_models() -> None:
 def test_a_heat_map_stands_with_its_bias_and_class() -> None:
     spot = Image.new("RGB", (32, 32), (200, 30, 30))
     html = report_html(replace(full_run(), heatmaps={"stage_2": {"plane": spot}}))
-    assert html.count("<figcaption>Where it sits, averaged") == 1
+    assert html.count("<figcaption>Where it sits") == 1
     assert 'alt="Where pattern 2 sits in images of plane, averaged"' in html
+
+
+def test_a_picture_is_in_the_file_larger_than_in_the_galleries(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+
+    def photo(row: int) -> Image.Image:
+        coarse = rng.integers(0, 256, (9, 12, 3), dtype=np.uint8)
+        return Image.fromarray(coarse).resize((800, 600), Image.Resampling.BICUBIC)
+
+    html = report_html(replace(full_run(), thumbnail=photo))
+    assert len(html) < 15_000_000
+    large = data_of(html, "large")
+    first = Image.open(io.BytesIO(base64.b64decode(next(iter(large.values())).split(",")[1])))
+    assert first.size == (533, 400)  # whole: the original's shape
+
+
+def test_ordinary_checks_are_listed_with_their_examples() -> None:
+    check = {"kind": "leakage", "count": 1, "text": "1 picture <b>", "examples": [["a", "b"]]}
+    run = full_run()
+    html = report_html(replace(run, metrics={**run.metrics, "checks": [check]}))
+    assert '<section id="checks"' in html
+    assert "1 picture &lt;b&gt;" in html
+    assert '<bdi class="name">a</bdi> = <bdi class="name">b</bdi>' in html
+    assert '<section id="checks"' not in report_html(run)

@@ -26,7 +26,6 @@ STATE = "state.safetensors"
 DATA = "demo?n=200"
 SHARED = ("--device", "cpu", "--backbone", "random")
 COMPARED = ("ranking.parquet", "history.parquet", "model.safetensors")
-OWN = {"dfr": ("--set", "c=1")}  # the rest of it is not epochs
 NOT_KILLED = {"neurons"}  # it needs marks of a person, and has no epochs
 VOLATILE = {"seconds", "peak_memory_mib", "run", "notes", "date"}
 
@@ -37,13 +36,11 @@ def commands(names: Sequence[str] = ()) -> list[tuple[str, ...]]:
     from sebra.ranking.registry import RANKERS
 
     ranks = [("rank", DATA, "--method", m) for m in RANKERS if m not in NOT_KILLED]
-    models = [
-        ("debias", DATA, "--method", m, "--set", "epochs=20", *OWN.get(m, ())) for m in METHODS
-    ]
+    models = [("debias", DATA, "--method", m, "--set", "epochs=20") for m in METHODS]
     bench = [("bench", DATA, "--methods", "erm,lff", "--rank-methods", "sebra", "--seeds", "2")]
     audit = [("audit", DATA, "--method", "sebra")]
     every = [(*c, *SHARED) for c in (*ranks, *models, *audit, *bench)]
-    return [c for c in every if not names or c[3] in names]
+    return [c for c in every if not names or c[0] in names or c[3] in names]
 
 
 def fork(arguments: Sequence[str]) -> int:
@@ -137,7 +134,7 @@ def main() -> int:
     options = argparse.ArgumentParser()
     options.add_argument("--kills", type=int, default=50)
     options.add_argument("--seed", type=int, default=0)
-    options.add_argument("--names", default="", help="only these methods, with commas")
+    options.add_argument("--names", default="", help="only these methods or commands, with commas")
     asked = options.parse_args()
     root = Path(tempfile.mkdtemp(prefix="soak-"))
     os.environ |= {
@@ -187,8 +184,8 @@ def _kill_all(root: Path, todo: list[tuple[str, ...]], kills: int, rng: random.R
         expected, seconds, late = known[command]
         out = root / "run"
         shutil.rmtree(out, ignore_errors=True)
-        # Most moments are after the first checkpoint; reading the data takes the larger part.
-        wait = late > 0 and rng.random() < 0.8
+        # Many moments are after the first checkpoint; reading the data takes the larger part.
+        wait = late > 0 and rng.random() < 0.4
         number_of = lambda: rng.choice((signal.SIGTERM, signal.SIGKILL))  # noqa: E731
         after = rng.uniform(0.05, max(0.06, late if wait else seconds))
         killed = kill(again(command), out, after, wait, number_of())
@@ -206,6 +203,7 @@ def _kill_all(root: Path, todo: list[tuple[str, ...]], kills: int, rng: random.R
         wrong += bool(other or left)
         verdict = f"DIFFERENT {other} {left}" if other or left else "same"
         sys.stderr.write(f"{done:3d} kills  {' '.join(command[:4])}: {verdict}\n")
+        sys.stderr.flush()
     sys.stderr.write(f"{done} kills, {resumed} of them resumed, {wrong} wrong results\n")
     return 1 if wrong or done < kills else 0
 

@@ -111,11 +111,20 @@ def model_run(run: RunFolder, inputs: tuple[int, ...] = (3, 32, 32)) -> RunFolde
     """What a card is made of, without a network."""
     (run.path / "model.json").write_text(json.dumps({"networks": [{"inputs": inputs}]}))
     side: dict[str, Any] = {"with": {"n": 90, "accuracy": 97.0}, "against": {"n": 9, "accuracy": 8}}
-    figures = {"plain": {"patterns": [side]}, "kept": {"patterns": [side]}}
-    evaluation = {"split": "test", "average": 84.62, "worst_group": 64.0}
-    metrics = {"version": "9", "seconds": {"total": 1.0}, "evaluation": evaluation,
-               "choice": {"figures": figures}}  # fmt: skip
-    run.write_metrics({**metrics, "plain": {"average": 78.7, "worst_group": 33.6}})
+    told = {"accuracy": 97.0, "balanced": 80.0, "worst": 64.0, "patterns": [side]}
+    figures = {"plain": told, "kept": told}
+    choice = {"kept": "debiased", "balance": 1.0, "patterns": 1, "figures": figures}
+    evaluation = {
+        "split": "test",
+        "average": 84.62,
+        "worst_group": 64.0,
+        "worst_group_name": "a, b",
+    }
+    metrics = {"version": "9", "seconds": {"total": 1.0}, "evaluation": evaluation}
+    metrics["choice"] = choice
+    run.write_metrics(
+        {**metrics, "plain": {"average": 78.7, "worst_group": 33.6, "worst_group_name": "a, b"}}
+    )
     return run
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import time
 
 import numpy as np
 import pandas as pd
@@ -61,6 +63,12 @@ def other_ranks(run):
     reseal(run)
 
 
+def same_ids(run):
+    table = pd.read_parquet(run / "ranking.parquet")
+    table.assign(id=table["id"].iloc[0]).to_parquet(run / "ranking.parquet")
+    reseal(run)
+
+
 def fewer_rows(run):
     pd.read_parquet(run / "ranking.parquet").iloc[1:].to_parquet(run / "ranking.parquet")
     reseal(run)
@@ -86,6 +94,11 @@ DAMAGE = {
     "figures outside the schema": (out_of_schema, "seconds"),
     "fewer rows": (fewer_rows, "are others or have other labels"),
     "ranks with gaps": (other_ranks, "are not 0, 1, 2"),
+    "verdicts cut short": (
+        lambda r: (r / "verdicts.json").write_text('{"format": 1'),
+        "verdicts.json: cannot be read as verdicts",
+    ),
+    "an id twice": (same_ids, "an id occurs twice"),
     "not finished": (lambda r: (r / "checkpoint").mkdir(), "not finished"),
     "model.json of another model": (
         lambda r: rewrite(r / "model.json", lambda m: m.update(classes=["x", "y"])),
@@ -115,6 +128,17 @@ def test_other_data_is_found(made, run):
         assert "have other labels" in faults(run)
     finally:
         np.save(made / "data" / "y.npy", labels)
+
+
+def test_data_that_was_written_again_is_told_of(made, run):
+    values = made / "data" / "X.npy"
+    old = values.stat()
+    try:
+        os.utime(values, (old.st_atime, time.time() + 10))
+        notes = " ".join(verify(RunFolder.open(str(run)))["notes"])
+        assert f"written after the run (first: {values})" in notes
+    finally:
+        os.utime(values, (old.st_atime, old.st_mtime))
 
 
 def test_the_status_says_that_something_is_wrong(run, call_cli):

@@ -148,7 +148,7 @@ def test_a_ranker_for_a_method_without_a_ranking_is_refused(tmp_path, call_cli):
 
 def test_resampling_by_stages_peels_first(tmp_path):
     options = DebiasOptions("resample", overrides=("by=stages", *SHORT), min_group=1)
-    run = debias(data(tmp_path), options)
+    run = debias(data(tmp_path, **miniatures.features(n=1800)), options)
     assert run.ranking is not None
     assert any("ranking first (method peel)" in n for n in run.metrics["notes"])
 

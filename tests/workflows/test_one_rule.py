@@ -32,7 +32,9 @@ def same_model(call_cli, tmp_path, data, preset=(), method="sebra", ranker="sebr
     return one, two
 
 
-@pytest.mark.parametrize(("method", "ranker"), [("sebra", "sebra"), ("stages", "peel")])
+@pytest.mark.parametrize(
+    ("method", "ranker"), [("sebra", "sebra"), ("stages", "peel"), ("auto", "peel")]
+)
 def test_rank_and_then_debias_is_debias_on_the_built_in_set(call_cli, tmp_path, method, ranker):
     one, two = same_model(call_cli, tmp_path, "demo?n=400", method=method, ranker=ranker)
     assert one.read_config()["rank"] == two.read_config()["rank"]
@@ -47,6 +49,13 @@ def test_rank_and_then_debias_is_debias_on_a_published_layout(cars, call_cli, tm
     said = one.read_config()
     assert said["rank"]["beta"] == 1.42
     assert said["rank_from"]["beta"] == "preset paper/bar"
+
+
+def test_the_default_method_ranks_alike_on_a_published_layout(cars, call_cli, tmp_path):
+    data = f"bar:{miniatures.bar(tmp_path / 'bar', n=8)}"
+    network = ("--backbone", cars.backbone, "--weights", cars.weights, "--image-size", 32)
+    asked = (*network, "--mode", "features")
+    same_model(call_cli, tmp_path, data, asked, "auto", "peel")
 
 
 def test_a_run_says_where_every_value_is_from(call_cli, tmp_path):

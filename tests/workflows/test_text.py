@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from sebra.samples.open import open_samples
 from sebra.workflows.evaluate import evaluate_model
 from sebra_tools.predict import predict
 
-pytest.importorskip("transformers", reason="needs the extra text")
+pytestmark = pytest.mark.skipif(find_spec("transformers") is None, reason="needs the extra text")
 
 
 @pytest.fixture(scope="module")

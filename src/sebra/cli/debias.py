@@ -41,7 +41,7 @@ def debias(
         typer.Option(
             "--verdicts",
             metavar="FILE",
-            help="Act on the patterns that were called a shortcut alone (see `sebra review`).",
+            help="Act only on patterns that you called a shortcut (see `sebra review`).",
         ),
     ] = None,
     budget: Annotated[
@@ -49,7 +49,7 @@ def debias(
         typer.Option(
             "--budget",
             metavar="POINTS",
-            help="Ordinary accuracy that --method auto may give away [default: 3].",
+            help="Points of ordinary accuracy that --method auto may cost [default: 3].",
         ),
     ] = None,
     select: Annotated[

@@ -7,6 +7,7 @@ import logging
 import signal
 import sys
 from collections.abc import Sequence
+from io import TextIOWrapper
 from typing import Any
 
 import typer
@@ -14,7 +15,7 @@ from typer.core import TyperGroup
 
 from sebra import __version__
 from sebra.cli import data, debias, rank, show
-from sebra.errors import Interrupted, SebraError, UsageError, of_system, stop
+from sebra.errors import Interrupted, SebraError, UsageError, of_memory, of_system, reason, stop
 from sebra.plugins import COMMANDS, plugins
 from sebra.processes import is_main
 from sebra.runs.meter import Meter
@@ -74,6 +75,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     143 terminated.
     """
     signal.signal(signal.SIGTERM, stop)
+    if isinstance(sys.stdout, TextIOWrapper):  # a file's name may hold what UTF-8 cannot
+        sys.stdout.reconfigure(errors="backslashreplace")
     Meter.whole_process = True
     sys.exit(run(list(sys.argv[1:] if arguments is None else arguments)))
 
@@ -99,8 +102,10 @@ def run(arguments: list[str]) -> int:
         return 1
     except OSError as error:
         return _say(str(of_system(error)), of_system(error).exit_status)
-    except MemoryError as error:
-        return _say(f"not enough memory ({error})" if str(error) else "not enough memory", 1)
+    except (MemoryError, RuntimeError) as error:
+        if not of_memory(error):
+            raise
+        return _say(f"not enough memory for this data with these options ({reason(error)})", 2)
 
 
 def _say(text: str, status: int) -> int:

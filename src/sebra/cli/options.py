@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from functools import wraps
+from functools import partial, wraps
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -26,15 +26,14 @@ def listed(names: Iterable[str]) -> str:
     return f"{', '.join(others)} or {last}" if others else last
 
 
-Data = Annotated[
-    str,
-    typer.Argument(
-        metavar="DATA",
-        help="A folder of class folders, a .csv/.parquet/.npz file, a folder with X.npy and y.npy, "
-        "NAME:PATH of a known layout (see `sebra data`), hf:ORG/NAME of the hub, or `demo`.",
-        show_default=False,
-    ),
-]
+_DATA = typer.Argument(
+    metavar="DATA",
+    help="A folder of class folders, a .csv/.parquet/.npz file, a folder with X.npy and y.npy, "
+    "NAME:PATH of a known layout (see `sebra data`), hf:ORG/NAME of the hub, or `demo`.",
+    show_default=False,
+)
+Data = Annotated[str, _DATA]
+ResumedData = Annotated[str | None, _DATA]  # a run that is gone on with knows its own
 Run = Annotated[
     str, typer.Argument(metavar="RUN", help="The folder of an earlier run.", show_default=False)
 ]
@@ -84,12 +83,12 @@ Attributes = Annotated[
 ]
 Exclude = Annotated[
     str | None,
-    typer.Option("--exclude", metavar="FILE", help="Marks of a report, or its verdicts.json."),
+    typer.Option("--exclude", metavar="FILE", help="Marks or verdicts.json of a report to apply."),
 ]
 EarlierVerdicts = Annotated[
     str | None,
     typer.Option(
-        "--verdicts", metavar="FILE", help="Verdicts on an earlier ranking: those that still hold."
+        "--verdicts", metavar="FILE", help="Verdicts on an earlier ranking to carry over."
     ),
 ]
 Neurons = Annotated[
@@ -99,13 +98,13 @@ Neurons = Annotated[
 Tune = Annotated[
     bool,
     typer.Option(
-        "--tune", help="First try several settings; take the ranking that can be trusted most."
+        "--tune", help="Try several settings first and keep the one with the highest trust."
     ),
 ]
 TuneSeconds = Annotated[
     float, typer.Option("--tune-seconds", help="How long --tune may take.", min=1)
 ]
-Resume = Annotated[bool, typer.Option("--resume", help="Go on with an unfinished run.")]
+Resume = Annotated[bool, typer.Option("--resume", help="Continue an unfinished run.")]
 Track = Annotated[
     str | None,
     typer.Option(
@@ -143,7 +142,7 @@ def writable_file(out: str) -> str:
 
 
 def make_source(
-    data: Data,
+    data: ResumedData = None,
     seed: Seed = 0,
     device: Device = "auto",
     mode: Mode = "auto",
@@ -156,6 +155,7 @@ def make_source(
     """Which data, which network and which device."""
     from sebra.workflows.prepared import Source
 
+    assert data is not None  # `takes` sees to it
     names = split_names(attributes)
     return Source(data, seed, device, mode, backbone, weights, image_size, names, exclude)
 
@@ -178,17 +178,8 @@ def make_rank_options(
     return options
 
 
-def make_audit_options(
-    method: RankMethod = "peel",
-    neurons: Neurons = None,
-    tune: Tune = False,
-    tune_seconds: TuneSeconds = 120,
-    verdicts: EarlierVerdicts = None,
-    preset: Preset = None,
-    set_: Set = None,
-) -> RankOptions:
-    """As for `rank`, by default with the method that names patterns: a verdict needs them."""
-    return make_rank_options(method, neurons, tune, tune_seconds, verdicts, preset, set_)
+# A verdict needs patterns, so `audit` ranks by the method that names them.
+make_audit_options = partial(make_rank_options, method="peel")
 
 
 def takes(**groups: Callable[..., Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -207,6 +198,9 @@ def takes(**groups: Callable[..., Any]) -> Callable[[Callable[..., None]], Calla
 
         @wraps(command)
         def run(**given: Any) -> None:
+            if given.get("data", "") is None:
+                known = unfinished(command.__name__, given["out"], given["resume"])
+                given |= {option: v for option, v in known.items() if option in given}
             for name, make in groups.items():
                 names = inspect.signature(make).parameters
                 given[name] = make(**{option: given.pop(option) for option in names})
@@ -218,6 +212,31 @@ def takes(**groups: Callable[..., Any]) -> Callable[[Callable[..., None]], Calla
         return run
 
     return wrap
+
+
+def unfinished(command: str, out: str | None, resume: bool) -> dict[str, Any]:
+    """DATA and the options of the run that `--resume` goes on with, where no DATA is given."""
+    from pathlib import Path
+
+    from sebra.engine.packing import load
+    from sebra.engine.session import STATE
+    from sebra.runs.folder import CHECKPOINT, latest
+
+    if not resume:
+        raise UsageError("Missing argument 'DATA'.")
+    folder = Path(out) if out is not None else latest(command)
+    state = None if folder is None else folder / CHECKPOINT / STATE
+    if state is None or not state.is_file():
+        raise UsageError(f"--resume: no unfinished run in {folder or 'runs'}; name DATA to start")
+    found = load(state)[1]
+    if found.get("command") != command:
+        raise UsageError(f"--resume: {folder} holds an unfinished {found.get('command')}")
+    given = {k: v for k, v in found.items() if k not in ("command", "version", "content")}
+    if "overrides" in given:
+        given["set_"] = given.pop("overrides")
+    if "attributes" in given:
+        given["attributes"] = ",".join(given["attributes"])
+    return {**given, "tune": True} if "tune_seconds" in given else given
 
 
 def check_track(name: str | None) -> None:

@@ -30,7 +30,7 @@ def audit(
         typer.Option(
             "--predictions",
             metavar="FILE",
-            help="Does this model lean on what is found? predictions.csv, an .onnx file or a run.",
+            help="A model to test for the patterns found: predictions.csv, an .onnx file or a run.",
         ),
     ] = None,
     out: o.Out = None,

@@ -1,16 +1,17 @@
 """Debiasing that decides by itself, and leaves alone what has no pattern.
 
-Plain training and training over the discovered patterns, each with last layers of several balances;
-samples that neither was fitted to choose between them (`choosing.py`). No attribute is needed and
-none is looked at. Over fixed features the last layer is all there is to train, and cross-validation
-lets every sample judge. A whole network is fine-tuned twice, and held-out samples refit its last
-layer, close to the one it has (as in AFR: Qiu et al., "Simple and Fast Group Robustness by
-Automatic Feature Reweighting", ICML 2023).
+Plain training, and last layers that count the discovered groups more and more alike; samples that
+no candidate was fitted to choose between them (`choosing.py`). No attribute is needed and none is
+looked at. Over fixed features the last layer is all there is to train, and cross-validation lets
+every sample judge. A whole network is fine-tuned twice: freely, and so that it stays close to what
+it was. Held-out samples say which of the two tells the class better, and refit its last layer,
+close to the one it has (as in AFR: Qiu et al., "Simple and Fast Group Robustness by Automatic
+Feature Reweighting", ICML 2023).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import cache, partial
 from typing import Any
@@ -20,17 +21,17 @@ from torch import Tensor
 
 from sebra.debiasing.choosing import even, temperature
 from sebra.debiasing.erm import Erm
-from sebra.debiasing.heads import (
-    STRENGTHS,
-    Examples,
-    best_strength,
-    fitted,
-)
+from sebra.debiasing.heads import STRENGTHS, Examples, fitted, padded, plain_head
 from sebra.debiasing.judges import Judges
-from sebra.debiasing.last_layer import embedded, head_of, set_head, standardised_head
+from sebra.debiasing.last_layer import (
+    embedded,
+    head_of,
+    set_head,
+    set_probe,
+    standardised_head,
+)
 from sebra.debiasing.method import Help, Method, TrainConfig
 from sebra.debiasing.selection import Selector
-from sebra.debiasing.stages import Stages, StagesConfig
 from sebra.engine.logistic import logits_of
 from sebra.engine.networks import Network
 from sebra.engine.session import Session
@@ -54,7 +55,6 @@ class AutoConfig(TrainConfig):
 class Candidate:
     """A model that could be kept. logits: of the judging samples, held out."""
 
-    what: str  # plain or debiased
     balance: float
     network: Network
     logits: Tensor
@@ -91,6 +91,7 @@ class Auto(Method[AutoConfig]):
     needs = frozenset({"ranking"})
     ranker = "peel"
     rank_mode = "features"
+    sees_patches = True
     config_class = AutoConfig
     choice: Choice | None = None
 
@@ -118,56 +119,57 @@ class Auto(Method[AutoConfig]):
         guide, pool = help.guide, help.pool
         if task.over_features:
             judges = Judges.all_of(task, guide, pool)
-            return judges, _heads_over("plain", task.network(), judges, STRENGTHS, None)
+            return judges, _heads_over_features(task, judges)
         assert pool is not None
         judges = Judges.held_out(task, guide, pool)
         shared = {f.name: getattr(self.config, f.name) for f in fields(TrainConfig)}
-        plain = _trained("plain", Erm(TrainConfig(**shared)), task, help, session)
-        found = _heads_over("plain", plain, judges, REFITS, head_of(plain))
-        if judges.stages is not None:
-            # A pair costs about twice a sample: half of the epochs take as long as plain training.
-            half = {**shared, "epochs": max(1, self.config.epochs // 2)}
-            method = Stages(StagesConfig(**half, denominator="anchor"))
-            other = _trained("debiased", method, task, help, session)
-            found += _heads_over("debiased", other, judges, REFITS, head_of(other))
-        return judges, found
+        free = _trained("free", Erm(TrainConfig(**shared)), task, help, session)
+        near = _near(TrainConfig(**shared), task, help, session)
+        return judges, _refitted(min(free, near, key=judges.surprise_at), judges)
 
 
-def _heads_over(
-    what: str,
-    network: Network,
-    judges: Judges,
-    strengths: Sequence[float],
-    own: tuple[Tensor, Tensor] | None,
-) -> list[Candidate]:
-    """Last layers of a network: the plain one (or the one it has), then ever more balanced ones."""
+def _heads_over_features(task: Task, judges: Judges) -> list[Candidate]:
+    """The plain last layer, of training samples alone, then ever more balanced ones, of all."""
+    network = task.network()
     x, *moments = embedded(network, *judges.tasks)
-    y, classes, rows = judges.y, judges.classes, judges.rows
-    centre = None if own is None else standardised_head(*own, *moments).to(x.device)
-    data = Examples.of(x[rows], y[rows], classes, judges.seed, centre)
+    y, rows = judges.y, judges.rows
+    evenly = (torch.arange(len(y)) < len(task)).float()  # those of val come after them
+    found = plain_head(x[rows], y[rows], task, evenly[rows], judges.ordinary[rows])
+    own = x[:, : found.columns].contiguous()
 
     def head(weights: Tensor, strength: float) -> Callable[[], Tensor]:
-        return cache(partial(fitted, x, y, classes, weights, strength, centre))
+        return cache(lambda: padded(fitted(own, y, task.classes, weights, strength), x.shape[1]))
 
-    if centre is None:
-        evenly = torch.ones(len(y))
-        held = data.held_out(evenly[rows], strengths)
-        at = best_strength(held, y[rows], judges.ordinary[rows])
-        plain, logits = head(evenly, strengths[at]), held[at]
-        strengths = strengths[max(0, at - 1) : at + 1]
-    else:
-        plain, logits = lambda: centre, logits_of(x[rows], centre)
-    found = [Candidate(what, 0.0, network, logits, moments, plain)]
-    if judges.stages is not None:
-        weights = even(judges.groups, 1.0)
-        held = data.held_out(weights[rows], strengths)
-        for c, z in zip(strengths, held, strict=True):
-            full = head(weights, c)
-            for share in BALANCES if centre is None else (1.0,):
-                between = partial(_between, plain, full, share)
-                mixed = torch.lerp(logits, z, share)
-                found.append(Candidate(what, share, network, mixed, moments, between))
-    return found
+    plain = head(evenly, STRENGTHS[found.at])
+    out = [Candidate(0.0, network, found.logits, moments, plain)]
+    if judges.stages is None:
+        return out
+    weights = even(judges.groups, 1.0)
+    strengths = STRENGTHS[max(0, found.at - 1) : found.at + 1]
+    for c, z in zip(strengths, found.data.held_out(weights[rows], strengths), strict=True):
+        full = head(weights, c)
+        for share in BALANCES:
+            mixed = torch.lerp(found.logits, z, share)
+            out.append(
+                Candidate(share, network, mixed, moments, partial(_between, plain, full, share))
+            )
+    return out
+
+
+def _refitted(network: Network, judges: Judges) -> list[Candidate]:
+    """The last layer that a network has, then balanced ones ever farther from it."""
+    x, *moments = embedded(network, *judges.tasks)
+    y, classes, rows = judges.y, judges.classes, judges.rows
+    own = standardised_head(*head_of(network), *moments).to(x.device)
+    out = [Candidate(0.0, network, logits_of(x[rows], own), moments, lambda: own)]
+    if judges.stages is None:
+        return out
+    weights = even(judges.groups, 1.0)
+    data = Examples.of(x[rows], y[rows], classes, judges.seed, own)
+    for c, z in zip(REFITS, data.held_out(weights[rows], REFITS), strict=True):
+        head = partial(fitted, x, y, classes, weights, c, own)
+        out.append(Candidate(1.0, network, z, moments, head))
+    return out
 
 
 def _between(plain: Callable[[], Tensor], full: Callable[[], Tensor], share: float) -> Tensor:
@@ -184,6 +186,23 @@ def _trained(name: str, method: Method[Any], task: Task, help: Help, session: Se
 
     network = task.network()
     network.load_state_dict(session.once(name, compute))
+    return network
+
+
+def _near(config: TrainConfig, task: Task, help: Help, session: Session) -> Network:
+    """Fine-tuned from a probe, and then half of the way back to it.
+
+    Such a network is often better where new samples differ from the training set (Wortsman et al.,
+    "Robust fine-tuning of zero-shot models", CVPR 2022).
+    """
+    start = task.network()
+    set_probe(start, task)
+    half = replace(config, start="probe", epochs=max(1, config.epochs // 2))
+    network = _trained("near", Erm(half), task, help, session)
+    there = network.state_dict()
+    for name, value in start.state_dict().items():
+        if value.is_floating_point():
+            there[name].lerp_(value, 0.5)
     return network
 
 

@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 Floats = npt.NDArray[np.float64]
-_SURE = 1.64  # standard errors: one chance in twenty that a gain is none
+_DOUBT = 0.5  # standard errors to the worse side: the best of many candidates is partly luck
 
 
 @dataclass(frozen=True)
@@ -84,23 +84,23 @@ class Jury:
     def choose(self, candidates: Sequence[Tensor], budget: float) -> int:
         """The position of the candidate to keep; 0 is plain training, which needs no reason.
 
-        Others must stay within the budget, counting what cannot be told, and must surely gain, and
-        more where groups count alike than they cost where samples do. Among them the worst group
-        and the mean over groups count alike: the worst alone is often a handful of samples.
+        Others must stay within the budget and must gain more where groups count alike than they
+        cost where samples do, both with some doubt taken off. Of those the one with the best mean
+        over groups is kept: the worst group alone is often a handful of samples.
         """
         plain, told = self.right(candidates[0]), self.told(candidates[0])
         best, chosen = -np.inf, 0
         for i, logits in enumerate(candidates):
             lost, unsure = self.cost(plain, self.right(logits))
-            if i and lost + unsure > budget:
+            if i and lost + _DOUBT * unsure > budget:
                 continue
             other = self.told(logits)
             won, error = self.gain(told, other)
-            if i and won <= max(self.cost(told, other)[0], _SURE * error):
+            if i and won <= max(self.cost(told, other)[0], _DOUBT * error):
                 continue
-            found = self.figures(other)
-            if found.worst + found.balanced > best:
-                best, chosen = found.worst + found.balanced, i
+            balanced = self.figures(other).balanced
+            if balanced > best:
+                best, chosen = balanced, i
         return chosen
 
     def sides(self, logits: Tensor, stages: Tensor) -> list[dict[str, Any]]:
@@ -134,11 +134,14 @@ def temperature(logits: Tensor, y: Tensor, weights: Tensor) -> float:
     """What held-out logits are divided by so that they become probabilities (Guo et al., 2017)."""
     from scipy.optimize import minimize_scalar
 
-    z, y = logits.double().cpu(), y.cpu()
-    share = (weights / weights.sum()).double().cpu()
+    def told(log: float) -> float:
+        return surprise(logits / np.exp(log), y, weights)
 
-    def surprise(log: float) -> float:
-        return float((share * F.cross_entropy(z / np.exp(log), y, reduction="none")).sum())
-
-    found = minimize_scalar(surprise, bounds=(-2.0, 4.0), method="bounded")
+    found = minimize_scalar(told, bounds=(-2.0, 4.0), method="bounded")
     return float(np.exp(found.x))
+
+
+def surprise(logits: Tensor, y: Tensor, weights: Tensor) -> float:
+    """The weighted mean of the cross-entropy."""
+    share = (weights / weights.sum()).double().cpu()
+    return float((share * F.cross_entropy(logits.double().cpu(), y.cpu(), reduction="none")).sum())

@@ -22,6 +22,7 @@ class Erm(Method[TrainConfig]):
     name = "erm"
     config_class = TrainConfig
     in_processes = True
+    sees_patches = True
 
     def holds_out(self, over_features: bool) -> bool:
         return not over_features

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sebra.debiasing.choosing import temperature
+from sebra.debiasing.choosing import surprise, temperature
 from sebra.debiasing.last_layer import embedded, set_head
 from sebra.debiasing.method import Help
 from sebra.engine.logistic import logistic_regression, logits_of
@@ -28,6 +28,7 @@ STRENGTHS = tuple(10.0**k for k in range(-4, 3))
 FOLDS = 5
 _MOST_LOGITS = 100_000  # samples x classes that cross-validation looks at
 _FEWEST = 2_000
+_PATIENCE = 2  # strengths without a gain
 
 
 @dataclass(frozen=True)
@@ -55,15 +56,35 @@ class Examples:
 
     def held_out(self, weights: Tensor, strengths: Sequence[float]) -> Tensor:
         """Logits (strengths x n x classes) of heads that were fitted without the sample."""
+        heads: list[Tensor | None] = [None] * FOLDS
+        return torch.stack([self._without(weights, c, heads) for c in strengths])
+
+    def plain(self, weights: Tensor, ordinary: Tensor) -> tuple[int, Tensor]:
+        """The position of the best strength and its held-out logits.
+
+        Strengths rise until two in a row tell fewer samples rightly than the best before them.
+        """
+        heads: list[Tensor | None] = [None] * FOLDS
+        scores: list[float] = []
+        best = torch.empty(0)
+        for c in STRENGTHS:
+            logits = self._without(weights, c, heads)
+            scores.append(told(logits, self.y, ordinary))
+            if scores[-1] == max(scores):
+                best = logits
+            elif len(scores) - np.argmax(scores) > _PATIENCE:
+                break
+        return int(np.argmax(scores)), best
+
+    def _without(self, weights: Tensor, strength: float, heads: list[Tensor | None]) -> Tensor:
+        """Held-out logits at one strength; `heads`, of a lower one, only save time."""
         weights = weights.to(self.x.device)
-        out = torch.zeros(len(strengths), len(self.y), self.classes, device=self.x.device)
+        out = torch.zeros(len(self.y), self.classes, device=self.x.device)
         for k in range(FOLDS):
             here, there = self.fold != k, self.fold == k
-            head = None
-            for i, c in enumerate(strengths):
-                given = self.x[here], self.y[here], self.classes, weights[here], c
-                head = fitted(*given, self.centre, head)
-                out[i, there] = logits_of(self.x[there], head)
+            given = self.x[here], self.y[here], self.classes, weights[here], strength
+            heads[k] = head = fitted(*given, self.centre, heads[k])
+            out[there] = logits_of(self.x[there], head)
         return out
 
 
@@ -88,15 +109,50 @@ def judging(y: Tensor, classes: int, seed: int) -> Tensor:
     return torch.randperm(len(y), generator=generator)[:most].sort().values
 
 
-def best_strength(logits: Tensor, y: Tensor, weights: Tensor) -> int:
-    """The position of the strength with the highest weighted accuracy, of equals the surest."""
+def told(logits: Tensor, y: Tensor, weights: Tensor) -> float:
+    """Weighted share of samples that are told rightly; of equals the surest has more."""
     y, share = y.to(logits.device), (weights / weights.sum()).to(logits.device)
-    scores = []
-    for z in logits:
-        accuracy = float((share * (z.argmax(1) == y)).sum())
-        surprise = float((share * F.cross_entropy(z, y, reduction="none")).sum())
-        scores.append(accuracy - 1e-4 * surprise)
-    return int(np.argmax(scores))
+    accuracy = float((share * (logits.argmax(1) == y)).sum())
+    return accuracy - 1e-4 * float((share * F.cross_entropy(logits, y, reduction="none")).sum())
+
+
+@dataclass(frozen=True)
+class PlainHead:
+    """Over how many columns a head is, its strength, and held-out logits."""
+
+    data: Examples
+    at: int  # position of its strength
+    logits: Tensor
+
+    @property
+    def columns(self) -> int:
+        return self.data.x.shape[1]
+
+
+def plain_head(
+    x: Tensor, y: Tensor, task: Task, weights: Tensor, ordinary: Tensor | None = None
+) -> PlainHead:
+    """The head of weighted samples: over all columns, or over the first (`Task.core`) alone.
+
+    Whichever gives the samples that it was not fitted to the more likely probabilities. ordinary:
+    how much each sample counts in the choice.
+    """
+    ordinary = weights if ordinary is None else ordinary
+    found = []
+    for columns in dict.fromkeys((x.shape[1], task.core or x.shape[1])):
+        data = Examples.of(x[:, :columns].contiguous(), y, task.classes, task.seed)
+        found.append(PlainHead(data, *data.plain(weights, ordinary)))
+
+    def badly(one: PlainHead) -> float:
+        return surprise(one.logits / temperature(one.logits, y, ordinary), y, ordinary)
+
+    return min(found, key=badly)
+
+
+def padded(head: Tensor, columns: int) -> Tensor:
+    """A head over the first columns as one over so many."""
+    zeros = head.new_zeros(columns + 1 - len(head), head.shape[1])
+    return torch.cat([head[:-1], zeros, head[-1:]])
 
 
 def fit_head(task: Task, weights: Tensor) -> Network:
@@ -109,11 +165,11 @@ def fit_head(task: Task, weights: Tensor) -> Network:
     x, mean, std = embedded(network, task)
     y, weights = task.targets.cpu(), weights.float().cpu()
     rows = judging(y, task.classes, task.seed)
-    seen, ones = weights[rows], torch.ones(len(rows))
-    logits = Examples.of(x[rows], y[rows], task.classes, task.seed).held_out(seen, STRENGTHS)
-    at = best_strength(logits, y[rows], seen)
-    head = fitted(x, y, task.classes, weights, STRENGTHS[at])
-    set_head(network, head / temperature(logits[at], y[rows], ones), mean, std)
+    plain = plain_head(x[rows], y[rows], task, weights[rows])
+    own = x[:, : plain.columns].contiguous()
+    head = fitted(own, y, task.classes, weights, STRENGTHS[plain.at])
+    heat = temperature(plain.logits, y[rows], torch.ones(len(rows)))
+    set_head(network, padded(head, x.shape[1]) / heat, mean, std)
     return network
 
 

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from sebra.debiasing.choosing import Jury, groups_of
+from sebra.debiasing.choosing import Jury, groups_of, surprise, temperature
 from sebra.debiasing.heads import judging
 from sebra.debiasing.method import Guide, Pool
+from sebra.engine.networks import Network
+from sebra.engine.passes import evaluating, predict
 from sebra.engine.task import Task
 
 LEAST = 4  # samples of a class and pattern that make a group of their own
@@ -65,6 +67,13 @@ class Judges:
     @property
     def groups(self) -> Tensor:
         return self.y if self.stages is None else groups_of(self.stages, self.y, LEAST)
+
+    def surprise_at(self, network: Network) -> float:
+        """How badly calibrated probabilities of a network tell the class of these samples."""
+        with evaluating(network):
+            parts = [predict(network, t, torch.arange(len(t))) for t in self.tasks]
+        logits = torch.cat(parts)
+        return surprise(logits / temperature(logits, self.y, self.ordinary), self.y, self.ordinary)
 
     @property
     def jury(self) -> Jury:

@@ -145,6 +145,8 @@ class Method(ABC, Generic[Config]):
     needs: what it cannot do without, of "ranking", "groups", "heldout" and "heldout_groups".
     ranker: who ranks for it where no ranking is given. Both can depend on the settings.
     in_processes: whether several processes can train one model together.
+    sees_patches: whether frozen features of pictures come with those of their parts; only for
+    methods whose network over features is a linear layer.
     """
 
     name: ClassVar[str]
@@ -152,6 +154,7 @@ class Method(ABC, Generic[Config]):
     needs: frozenset[str] = frozenset()
     ranker: str = "sebra"
     in_processes: ClassVar[bool] = False
+    sees_patches: ClassVar[bool] = False
     rank_mode: str | None = None  # `features`: ranked over the frozen network, whatever is trained
 
     def __init__(self, config: Config) -> None:

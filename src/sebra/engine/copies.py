@@ -14,6 +14,16 @@ from sebra.plugins import COPIES, plugins
 Forward = Callable[[Tensor], Tensor]
 
 
+def known_body(name: str, filled: bool) -> nn.Module | None:
+    """What timm would build of this name, without the seconds that timm takes to load, or None.
+
+    filled: whether it has weights of its own, or gets them at once.
+    """
+    make = _maker("body")
+    body: nn.Module | None = None if make is None else make(name, filled)
+    return body
+
+
 def training_copy(body: nn.Module, device: torch.device) -> Forward | None:
     """What trains the same parameters, or None."""
     make = _maker("training") if device.type == "cuda" else None

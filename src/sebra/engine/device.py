@@ -6,16 +6,21 @@ import contextlib
 import ctypes
 import importlib
 import os
+import threading
 from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
 
 from sebra.engine import distributed
+from sebra.engine.copies import training_copy
 from sebra.errors import UsageError
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # names of mallopt's parameters in malloc.h
 _LARGEST_KEPT = 256 * 2**20
+_LATER = ("scipy.optimize", "scipy.stats", "pandas")
+_started: list[threading.Thread] = []
+_ready = threading.Event()
 
 
 def choose_device(name: str = "auto") -> torch.device:
@@ -44,6 +49,30 @@ def setup(device: torch.device) -> None:
     else:
         torch.set_float32_matmul_precision("high")
         torch.backends.cudnn.benchmark = True
+        if not _started:
+            _started.append(threading.Thread(target=_make_ready, args=(device,), daemon=True))
+            _started[0].start()
+
+
+def _make_ready(device: torch.device) -> None:
+    """Loads libraries for the GPU, and compiled kernels, while the data is being read.
+
+    Then what every command loads later: nobody waits for it while the GPU works.
+    """
+    with contextlib.suppress(RuntimeError):  # what is wrong here will be so for who waits as well
+        x = torch.ones(2, 8, 8, 8, device=device, dtype=torch.bfloat16)
+        torch.nn.functional.conv2d(x, x).flatten() @ x.flatten()[:4]
+        training_copy(torch.nn.Identity(), device)
+        torch.cuda.synchronize(device)
+    _ready.set()
+    for name in _LATER:
+        importlib.import_module(name)
+
+
+def wait_until_ready() -> None:
+    """Until nothing but this thread uses the GPU: a graph cannot be captured before."""
+    if _started:
+        _ready.wait()
 
 
 def reuse_memory() -> None:
@@ -56,11 +85,6 @@ def reuse_memory() -> None:
     if mallopt is not None:
         mallopt(_MMAP_THRESHOLD, _LARGEST_KEPT)
         mallopt(_TRIM_THRESHOLD, 2 * _LARGEST_KEPT)
-
-
-def load_optimisers() -> None:
-    """Loads what the first optimiser of a process would load: seconds that belong to no phase."""
-    importlib.import_module("torch._dynamo")
 
 
 def autocast(device: torch.device) -> AbstractContextManager[Any]:

@@ -25,7 +25,7 @@ from sebra.samples.table import FeatureArray
 
 FORMAT_VERSION = 2  # raise it when the same images and weights would give other features
 _BASIS, _WIDTH = "basis", "width"
-_BATCH = {"cpu": 64, "cuda": 512}
+_BATCH = {"cpu": 32, "cuda": 512}
 _WORTH = 256  # samples: for fewer an engine takes longer to start than it saves
 _COMPARED = 16
 _MOMENT_ROWS = 65_536
@@ -38,9 +38,10 @@ Key = list[str | int | bytes]
 class Features:
     """What was extracted: penultimate features and, of some networks of pictures, patch features.
 
-    basis: how the patch features were made.
+    all: both side by side. basis: how the patch features were made.
     """
 
+    all: FeatureArray
     pooled: FeatureArray
     patches: FeatureArray | None = None
     basis: Basis | None = None
@@ -73,10 +74,11 @@ def extract_features(
     with distributed.main_first():
         array, meta = _known(parts) or _made(parts, spec, weights, inputs, progress, look)
     rows, width = np.arange(len(inputs), dtype=np.int64), int(meta[_WIDTH])
-    pooled = FeatureArray(array[:, :width], rows)
+    every, pooled = FeatureArray(array, rows), FeatureArray(array[:, :width], rows)
     if _BASIS not in meta:
-        return Features(pooled)
-    return Features(pooled, FeatureArray(array[:, width:], rows), Basis.from_text(meta[_BASIS]))
+        return Features(every, pooled)
+    patches = FeatureArray(array[:, width:], rows)
+    return Features(every, pooled, patches, Basis.from_text(meta[_BASIS]))
 
 
 def _known(parts: Key) -> Entry | None:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from sebra import processes
-from sebra.engine.copies import training_copy
+from sebra.engine.copies import known_body, training_copy
 from sebra.engine.weights import Weights
 from sebra.errors import UsageError
 
@@ -19,7 +19,7 @@ IMAGENET_STD = (0.229, 0.224, 0.225)
 SMALL, RANDOM, LINEAR = "small", "random", "linear"
 
 
-_MOST, _MOST_WEIGHTS = 2**24, 2**31  # sizes that a description of a model may ask for
+_MOST, _MOST_WEIGHTS, _MOST_CELLS = 2**24, 2**31, 64  # that a description of a model may ask for
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,7 @@ class NetworkSpec:
     `none` or an encoder's name.
     hidden: width of one hidden layer between features and head; 0 for none. heads: last layers;
     more than one makes an `EnsembleHead`. prototypes: of each class, in a `PrototypeHead`.
+    cells: side of the grid of cells that follow the penultimate features (`patches.Celled`).
     """
 
     backbone: str
@@ -43,6 +44,7 @@ class NetworkSpec:
     heads: int = 1
     encoder: str = ""
     prototypes: int = 0
+    cells: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -53,6 +55,8 @@ class NetworkSpec:
         spec = NetworkSpec(**{**values, "inputs": tuple(values["inputs"])})
         heads = max(spec.heads, spec.prototypes)
         sizes = (*spec.inputs, spec.classes, spec.hidden + 1, spec.heads, spec.prototypes + 1)
+        if not 0 <= int(spec.cells) <= _MOST_CELLS:
+            raise ValueError(f"a network with {spec.cells} cells along a side")
         if not 1 <= len(spec.inputs) <= 3 or not all(1 <= int(n) <= _MOST for n in sizes):
             raise ValueError(f"a network of {spec.inputs} inputs, {spec.classes} classes")
         if spec.inputs[0] * max(spec.hidden, spec.classes) * heads > _MOST_WEIGHTS:
@@ -253,11 +257,16 @@ def build(spec: NetworkSpec, seed: int, weights: Weights | None = None) -> Netwo
         elif spec.backbone == RANDOM:
             body, width = random_body()
         else:
-            body = _timm(spec.backbone)
+            body = _pictures(spec.backbone, filled=weights is None)
             width = int(body.num_features)  # type: ignore[arg-type]
+        if weights is not None:
+            weights.fill(body, spec.backbone)
+        if spec.cells:
+            from sebra.engine.cells import Celled
+
+            body = Celled(body, width, spec.cells)
+            width = body.width
         network = Network(body, width, spec)
-    if weights is not None:
-        weights.fill(network.body, spec.backbone)
     return network.to(memory_format=torch.channels_last) if network.is_image else network
 
 
@@ -270,7 +279,7 @@ def _feature_body(spec: NetworkSpec) -> tuple[nn.Module, int]:
 
 def check_backbone(name: str) -> None:
     """Refuses a name that is neither timm's nor one of ours."""
-    if name in (SMALL, RANDOM):
+    if name in (SMALL, RANDOM) or known_body(name, filled=False) is not None:
         return
     import timm  # takes seconds, and brings half of torchvision
 
@@ -279,7 +288,10 @@ def check_backbone(name: str) -> None:
         raise UsageError(f"--backbone: timm has no model {name!r} (near: {close})")
 
 
-def _timm(name: str) -> nn.Module:
+def _pictures(name: str, filled: bool) -> nn.Module:
+    body = known_body(name, filled)
+    if body is not None:
+        return body
     import timm
 
     check_backbone(name)

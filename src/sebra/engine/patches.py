@@ -45,7 +45,7 @@ class View(nn.Module):
     @torch.no_grad()
     def look(self, probe: Tensor) -> None:
         """From here on cells are given as well, if the network has a map for them."""
-        name = _middle_stage(self.network.body) if self.network.is_image else None
+        name = middle_stage(self.network.body) if self.network.is_image else None
         if name is None:
             return
         maps: list[Tensor] = []
@@ -92,7 +92,7 @@ class View(nn.Module):
         return overview + side**2 * _kept(CHANNELS, channels, probes * side**2)
 
 
-def _middle_stage(body: nn.Module) -> str | None:
+def middle_stage(body: nn.Module) -> str | None:
     """The last stage before the last halving of the map, by timm's own account of a model."""
     info: Any = getattr(body, "feature_info", None)
     try:

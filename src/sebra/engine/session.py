@@ -104,7 +104,7 @@ class Session:
         A checkpoint that was read and says otherwise is refused.
         """
         self._identity[name] = value
-        if self._found is not None and self._found.get(name) != value:
+        if self._found is not None and self._found.get(name, value) != value:
             raise self._other_run(name)
 
     @contextmanager
@@ -206,6 +206,8 @@ class Session:
     def _handle(self, signum: int, frame: Any) -> None:
         again, self._stop = self._stop, signum
         if again or self._latest is None:
+            if self._file is not None and not self._file.exists():
+                self._save()  # nothing yet but what the run is, for `--resume` without DATA
             raise Interrupted(f"interrupted{self._how_to_go_on()}", signum)
         self.progress.message("stopping after this epoch (again to stop at once)")
 

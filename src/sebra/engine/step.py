@@ -7,14 +7,17 @@ waits for the device inside an epoch.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
+from inspect import unwrap
 from itertools import repeat
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from sebra import processes
 from sebra.engine import distributed
-from sebra.engine.device import autocast
+from sebra.engine.device import autocast, wait_until_ready
 from sebra.engine.passes import batches_of, evaluating, label_probability, predict
 from sebra.engine.task import Task
 from sebra.errors import NumericalError
@@ -50,15 +53,21 @@ def make_optimizer(
     parameters = [p for p in network.parameters() if p.requires_grad]
     cuda = parameters[0].is_cuda
     rate: float | Tensor = torch.tensor(lr, device=parameters[0].device) if cuda else lr
-    if name == "sgd":
-        return torch.optim.SGD(
-            parameters, lr=rate, momentum=momentum, weight_decay=weight_decay, fused=cuda or None
-        )
-    kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[name]
-    made: torch.optim.Optimizer = kind(
-        parameters, lr=rate, weight_decay=weight_decay, fused=cuda or None, capturable=cuda
-    )
-    return made
+    kinds = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
+    more: dict[str, Any] = {"momentum": momentum} if name == "sgd" else {"capturable": cuda}
+    kind = _unwrapped(kinds[name])
+    return kind(parameters, lr=rate, weight_decay=weight_decay, fused=cuda or None, **more)
+
+
+@cache
+def _unwrapped(kind: Any) -> Callable[..., torch.optim.Optimizer]:
+    """The optimiser without what torch wraps its methods in.
+
+    The first call of a wrapped one loads torch's compiler, which takes seconds.
+    """
+    methods = {name: unwrap(getattr(kind, name)) for name in ("add_param_group", "zero_grad")}
+    methods["step"] = torch.no_grad()(unwrap(kind.step))
+    return type(kind.__name__, (kind,), methods)
 
 
 def set_lr(optimizer: torch.optim.Optimizer, lr: float) -> None:
@@ -170,6 +179,7 @@ class TrainStep:
 
     def _warm_step(self, index: Tensor, rand: Tensor, content: Tensor | None) -> Tensor:
         self._warm += 1
+        wait_until_ready()
         before = Inputs.map_reads
         side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         side.wait_stream(torch.cuda.current_stream())

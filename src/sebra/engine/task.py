@@ -23,8 +23,9 @@ class Task:
     """Training data on the device and a way to build networks for it.
 
     `rows[i]` is the row of `inputs` that holds sample `i`; every index a method handles is a
-    position in `targets`, from 0 to `len(task) - 1`. figures: plain ones of every row of `inputs`,
-    which only `views` look at.
+    position in `targets`, from 0 to `len(task) - 1`. core: how many columns of features may be
+    enough by themselves (the penultimate ones, before patch features); 0: all belong together.
+    figures: plain ones of every row of `inputs`, which only `views` look at.
     """
 
     inputs: Inputs
@@ -35,6 +36,7 @@ class Task:
     device: torch.device
     seed: int
     augment: Augment = field(default_factory=Augment)
+    core: int = 0
     figures: Tensor | None = None
     views: tuple[View, ...] = ()
 

@@ -42,16 +42,13 @@ class Weights:
             )
         body.load_state_dict({k: v for k, v in self.tensors.items() if k in own}, strict=False)
 
-    def classifier(self, backbone: str) -> tuple[Tensor, Tensor] | None:
+    def classifier(self) -> tuple[Tensor, Tensor] | None:
         """Weight and bias of ImageNet's classifier over the pooled features, where they came."""
-        import timm
-
-        known = timm.is_model(backbone) and timm.get_pretrained_cfg(backbone)
-        name = getattr(known or None, "classifier", None)
-        found = [self.tensors.get(f"{name}.{part}") for part in ("weight", "bias")]
-        if found[0] is None or found[1] is None or found[0].dim() != 2:
-            return None
-        return (found[0], found[1]) if len(found[0]) == IMAGENET_CLASSES else None
+        for key, weight in self.tensors.items():
+            bias = self.tensors.get(f"{key.removesuffix('weight')}bias")
+            if _is_head(key) and weight.dim() == 2 and bias is not None:
+                return (weight, bias) if len(weight) == IMAGENET_CLASSES else None
+        return None
 
 
 def _is_head(key: str) -> bool:

@@ -110,6 +110,16 @@ def column_d(column: Array, aligned: BoolArray, labels: Array) -> float | None:
     return _mean(by_class(somers_d, column, aligned.astype(np.int64), labels))
 
 
+def areas(values: Array, side: Array) -> Array:
+    """Of each column the chance that one of the side has more of it than one of the others."""
+    from scipy.stats import rankdata  # takes a second to load
+
+    ranks = rankdata(values, axis=0)
+    n = int(side.sum())
+    out: Array = (ranks[side].sum(axis=0) - n * (n + 1) / 2) / (n * (len(side) - n))
+    return out
+
+
 def known_attributes(samples: Samples) -> BoolArray:
     """Mask over all rows: every attribute of the sample is known (no code of -1)."""
     known = np.ones(len(samples), dtype=np.bool_)

@@ -29,23 +29,21 @@ def find_candidate(
     before: n x k, which of the earlier patterns each sample follows. heard: samples that
     follow them all, by which the evidence goes: among the others some break one. The result has
     `easy`, the margin of the class by the easiest cue, `margin`, above zero for samples that follow
-    the candidate, the evidence (`sums`, `spreads`) and, over features, what tells it of other
-    samples (`head`, `thresholds`). Without any suspects the margin is that of the class.
+    the candidate, the evidence and, over features, what tells it of other samples (`head`,
+    `thresholds`). Without any suspects the margin is that of the class.
     """
-    y = torch.from_numpy(labels)
-    first = judge.tell_class(y, torch.from_numpy(neutral_weights(before, labels, trust)))
+    y, neutral = torch.from_numpy(labels), torch.from_numpy(neutral_weights(before, labels, trust))
+    first = judge.tell_class(y, neutral)
     first_head, first_scale = judge.head, _scale(first, labels)
     by_class = first.double().numpy() / first_scale
     easy = margins(by_class, labels)
-    margin, seems = easy, np.where(easy > 0, labels, by_class.argmax(1))
-    none = np.zeros(first.shape[1])
-    out = {"easy": easy, "margin": margin, "sums": none, "spreads": none, "thresholds": none}
-    head = first_head
-    for _ in range(ROUNDS):
+    margin, seems, head = easy, np.where(easy > 0, labels, by_class.argmax(1)), first_head
+    thresholds, evidence = np.zeros(first.shape[1]), Evidence.none(first.shape[1])
+    for number in range(ROUNDS):
         suspects = seems != labels
         apart = contrast_weights(before, ~suspects, labels, trust)
         if apart.sum() == 0:
-            return {**_tensors(out), **_head(head)}
+            break
         told = judge.tell_apart(torch.from_numpy(seems), torch.from_numpy(apart))
         scale = _scale(told, labels)
         both = by_class + told.double().numpy() / scale
@@ -54,9 +52,18 @@ def find_candidate(
         seems = np.where(margin > 0, labels, best_other(both, labels))
         if first_head is not None and judge.head is not None:
             head = first_head / first_scale + judge.head / scale
-    evidence = _evidence(judge, told.double().numpy(), labels, suspects, heard)
-    out.update(margin=margin, sums=evidence.sums, spreads=evidence.spreads, thresholds=thresholds)
-    return {**_tensors(out), **_head(head)}
+        if number + 1 == ROUNDS:  # a lean shows in the plain model, a second cloud in the last
+            plain = judge.tell_apart(y, neutral).double().numpy()
+            last = _evidence(judge, told.double().numpy(), labels, suspects, heard)
+            evidence = _evidence(judge, plain, labels, suspects, heard)
+            evidence = Evidence(last.clouds, evidence.sums, evidence.spreads)
+    return kept(evidence, head, easy=easy, margin=margin, thresholds=thresholds)
+
+
+def kept(evidence: Evidence, head: Tensor | None, **values: Floats) -> dict[str, Tensor]:
+    """A candidate as tensors."""
+    out = {name: torch.from_numpy(value) for name, value in (vars(evidence) | values).items()}
+    return out if head is None else {**out, "head": head}
 
 
 def told_plainly(judge: Judge, labels: Ints) -> Flags:
@@ -71,7 +78,7 @@ def _evidence(judge: Judge, told: Floats, labels: Ints, suspects: Flags, heard: 
     looks = np.where(margins(told, labels) > 0, labels, best_other(told, labels))
     weights = looks_weights(looks, labels)
     if weights.sum() == 0:
-        return Evidence(np.zeros(told.shape[1]), np.zeros(told.shape[1]))
+        return Evidence.none(told.shape[1])
     rest = judge.tell_apart(torch.from_numpy(labels), torch.from_numpy(weights)).double().numpy()
     return evidence_of(told, rest, labels, suspects, heard)
 
@@ -106,11 +113,3 @@ def best_other(logits: Floats, labels: Ints) -> Ints:
 
 def _scale(logits: Tensor, labels: Ints) -> float:
     return max(float(margins(logits.double().numpy(), labels).std()), 1e-12)
-
-
-def _tensors(values: dict[str, Floats]) -> dict[str, Tensor]:
-    return {name: torch.from_numpy(value) for name, value in values.items()}
-
-
-def _head(head: Tensor | None) -> dict[str, Tensor]:
-    return {} if head is None else {"head": head}

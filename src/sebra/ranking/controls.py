@@ -24,7 +24,6 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from scipy.special import ndtri
-from scipy.stats import rankdata
 from torch import Tensor
 
 from sebra.engine.session import Session
@@ -226,6 +225,8 @@ def _area(result: RankResult, carries: Flags, own: Flags, labels: Ints) -> float
     order = -ranks_within_classes(result.bucket, result.score, labels)
     columns = list(result.stages.values()) or [order]
     yes = carries[own]
+    from scipy.stats import rankdata  # takes a second to load
+
     with_it, without = int(yes.sum()), int((~yes).sum())
     lowest = with_it * (with_it + 1) / 2
     sums = [float(rankdata(column[own])[yes].sum()) - lowest for column in columns]

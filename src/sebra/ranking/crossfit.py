@@ -24,6 +24,7 @@ from sebra.ranking.noise_heads import stratified_folds
 from sebra.ranking.retraining import Retrained, State, state_of
 
 _MOST_TO_FIT = 60_000  # samples a head is fitted to; it judges all the others
+_MOST_HELD = 2**26  # numbers that are kept standardised; more are read anew every time
 _BLOCK = 8192
 _CONSTANT = 1e-6  # a column whose spread is this share of its values is rounding
 
@@ -62,6 +63,11 @@ class HeadJudge:
         # Divided by the root of the dimension, so that one penalty suits every width.
         self.scale = torch.where(apart, 1 / (std.clamp_min(1e-30) * len(std) ** 0.5), 0.0)
         self.head: Tensor | None = None
+        # A CPU takes twice as long for float64; a GPU would round products of float32 coarsely.
+        self._dtype = torch.float32 if task.device.type == "cpu" else torch.float64
+        self._held: Tensor | None = None
+        if len(task) * len(std) <= _MOST_HELD:
+            self._held = self._features(torch.arange(len(task), device=task.device))
         self._teachers = self._chosen()
 
     def tell_class(self, targets: Tensor, weights: Tensor) -> Tensor:
@@ -81,23 +87,26 @@ class HeadJudge:
         teaching = w.nonzero().squeeze(1)
         for part in torch.split(teaching, _BLOCK):
             x = self._features(part)
-            weighted = (x * w[part, None]).T
+            weighted = (x * w[part, None].to(x)).T
             gram += weighted @ x
-            moment += weighted @ y[part]
+            moment += weighted @ y[part].to(x)
         gram.diagonal()[:-1].add_(penalty)
         root = torch.linalg.cholesky(gram)
         head = torch.cholesky_solve(moment, root)
+        lower, found = root.to(self._dtype), head.to(self._dtype)
         out = torch.empty(len(self.task), self.task.classes)
         for part in torch.split(torch.arange(len(self.task), device=device), _BLOCK):
             x = self._features(part)
-            share = w[part] * torch.linalg.solve_triangular(root, x.T, upper=False).square().sum(0)
-            left_out = (x @ head - share[:, None] * y[part]) / (1 - share).clamp_min(1e-6)[:, None]
+            share = w[part] * torch.linalg.solve_triangular(lower, x.T, upper=False).square().sum(0)
+            left_out = (x @ found - share[:, None] * y[part]) / (1 - share).clamp_min(1e-6)[:, None]
             out[part.cpu()] = left_out.float().cpu()
         self.head = head.float().cpu()
         return out
 
     def _features(self, rows: Tensor) -> Tensor:
-        x = (self.task.batch(rows).double() - self.shift) * self.scale
+        if self._held is not None:
+            return self._held[rows]
+        x = (self.task.batch(rows).to(self._dtype) - self.shift) * self.scale
         return torch.cat([x, torch.ones(len(x), 1, dtype=x.dtype, device=x.device)], 1)
 
     def _chosen(self) -> Tensor:

@@ -2,22 +2,27 @@
 
 A pattern is a property that most samples of a class have; those without it look like other classes.
 So on the line from the class to the others, along which held-out models see the property, a class
-with a pattern has a second, smaller cloud at the place of the others. Without one, a class is one
-cloud, as thick on the side towards the others as on the far side, apart from samples that belong to
-another class and carry a wrong label.
+with a pattern has a second, smaller cloud at the place of the others. Without one a class is one
+cloud, apart from samples that belong to another class and carry a wrong label. Two tests hold both
+against the samples; each gives per class a value that is standard normal, or less, without a
+pattern.
 
-The test holds both against the samples. Each counts by how far it lies from the median of its class
-(to the third power, so that the place of the others counts and the middle does not; none counts
-more than one that lies there): for a pattern on the side of the others, against it on the far side.
-And it counts against a pattern if it is, by everything else that tells the two classes apart, more
-like the class it seems to be than the median member of that class: of mislabelled samples half are,
-of samples that break a pattern few. Under "one cloud and wrong labels" the sum is zero or less, its
-spread is known, and the chance to see as much or more is the chance of a false alarm.
+*A second cloud.* One cloud thins out towards the others, and ever faster: its density is
+log-concave (normal, exponential, even clouds and all that lie between). The best such density is
+compared with the best one plus a share of the others' own distribution: the root of twice the
+log-likelihood ratio (`clouds.py`). That share must not be wrong labels: those are, by everything
+else that tells the classes apart, spread evenly over the class they belong to, while samples that
+break a pattern are at the end of it. The lower of the two values counts.
 
-Many features together are spread alike on both sides; a few figures of a narrow view (`views.py`)
-are not, so there the null asks less: a class thins out towards the others, and ever faster (its
-density is log-concave: normal, exponential, even clouds and all that lie between). Then what lies
-before half way and between there and three quarters bounds what may lie beyond.
+*A lean.* Where two clouds overlap no gap shows, but the near side of the class is thicker than the
+far side. Each sample counts by how far it lies from the median of its class (to the third power,
+so that the place of the others counts and the middle does not; none counts more than one that lies
+there), and against a pattern where it is more like the class it seems to be than the median member
+of that class: half of all wrong labels are. Real clouds lean a little by nature, so of this chance
+only the root is believed.
+
+Both go by models that tell the class plainly. A model that has been taught who the suspects are
+makes any class lean; a second cloud it does not make (`candidate.py`).
 """
 
 from __future__ import annotations
@@ -25,116 +30,113 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import ndtr, xlogy
+from scipy.special import log_ndtr, ndtr
+from scipy.stats import binom
 
 from sebra.ranking.balance import Flags, Floats, Ints
+from sebra.ranking.clouds import second_cloud
 
 _POWER = 3  # the smallest odd one above the first, which the median takes out
 _AROUND = 0.1  # share of a class on each side of its median that says how dense it is there
-_HALF_WAY, _BEYOND = 0.5, 0.75  # places where the tail of a cloud is measured and where it is bound
-_MOST = 0.75  # of a class has a property that most of it share; by halves nature splits classes
-_RATES = np.linspace(0, 1, 501)[1:-1]  # by which a cloud may thin out per quarter of the way
+MOST = 0.75  # of a class has a property that most of it share; by halves nature splits classes
+_EVEN = 1 / 3  # variance of wrong labels' places, which are even from -1 to 1
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """Per class the sum of what its samples count, and its variance; 0 where nothing was tested."""
+    """Per class the value of a second cloud, and the sum and variance of its lean.
 
+    A variance of 0 says that a class was not tested.
+    """
+
+    clouds: Floats
     sums: Floats
     spreads: Floats
 
-    @property
-    def chance(self) -> float:
-        """Of a false alarm: of two looks, at all classes together and at the best of them."""
-        alone, together = self._alone(), self._together(self.spreads > 0)
-        return min(1.0, 2 * min(together, float(alone.min())))
+    def chance(self, looks: int) -> float:
+        """Of a false alarm, after so many looks at the same samples."""
+        looks *= 4  # all classes together and the best of them, by either test
+        (cloud, lean), (alone, leans) = self._together(self.spreads > 0), self._best()
+        believed = float((looks * min(lean, leans)) ** 0.5)
+        return min(1.0, looks * min(cloud, alone), believed)
 
     def covers(self, most: float) -> Flags:
-        """The classes with a pattern that stands; each is counted in wrongly with chance `most`.
+        """The classes with a pattern that stands.
 
-        Those that show it on their own, and the others where they do so together.
+        All that were tested where they show it better together than the best one alone. Else those
+        that show it on their own, each counted in wrongly with chance `most` by either test, and
+        the others where they do so together.
         """
-        alone: Flags = self._alone() / max(1, (self.spreads > 0).sum()) <= most
-        others = (self.spreads > 0) & ~alone
-        if self._together(others) <= most:
-            return alone | others
-        return alone
-
-    def _alone(self) -> Floats:
-        """The chance of each class, counted as often as there are classes to choose from."""
         tested = self.spreads > 0
-        chance = ndtr(-self.sums / np.sqrt(np.where(tested, self.spreads, 1.0)))
-        return np.where(tested, np.minimum(1.0, tested.sum() * chance), 1.0)
+        together, best = self._together(tested), self._best()
+        kind = 0 if min(together[0], best[0]) <= min(together[1], best[1]) ** 0.5 else 1
+        if together[kind] < best[kind]:
+            return tested
+        alone: Flags = np.min(self._alone(), axis=0) <= most
+        others = tested & ~alone
+        return alone | others if min(self._together(others)) <= most else alone
 
-    def _together(self, some: Flags) -> float:
-        total = float(self.spreads[some].sum())
-        return float(ndtr(-self.sums[some].sum() / total**0.5)) if total else 1.0
+    def _best(self) -> tuple[float, float]:
+        """The chances of the best class, as often as there are classes to choose from."""
+        many = max(1, int((self.spreads > 0).sum()))
+        cloud, lean = (float(chances.min()) for chances in self._alone())
+        return many * cloud, many * lean
+
+    def _alone(self) -> tuple[Floats, Floats]:
+        """The chances of each class, by second clouds and by leaning."""
+        tested = self.spreads > 0
+        lean = self.sums / np.sqrt(np.where(tested, self.spreads, 1.0))
+        return np.where(tested, ndtr(-self.clouds), 1.0), np.where(tested, ndtr(-lean), 1.0)
+
+    def _together(self, some: Flags) -> tuple[float, float]:
+        """The same of some classes taken together."""
+        if not some.any():
+            return 1.0, 1.0
+        m, total = int(some.sum()), float(self.clouds[some].sum())
+        # Values below 0 are cut off: as many are above as a coin shows heads, and k of them add up
+        # to more than the total at most 2^k times as often as k that are not cut off.
+        k = np.arange(1, m + 1)
+        often = k * np.log(2) + log_ndtr(-total / np.sqrt(k))
+        cloud = np.exp(np.minimum(0.0, often)) @ binom.pmf(k, m, 0.5)
+        lean = self.sums[some].sum() / self.spreads[some].sum() ** 0.5
+        return (float(cloud) if total else 1.0), float(ndtr(-lean))
+
+    @staticmethod
+    def none(classes: int) -> Evidence:
+        return Evidence(*np.zeros((3, classes)))
 
 
 def evidence_of(
-    told: Floats, rest: Floats, labels: Ints, suspects: Flags, heard: Flags
+    told: Floats, rest: Floats, labels: Ints, suspects: Flags, heard: Flags, most: float = 0.0
 ) -> Evidence:
     """The evidence for a candidate.
 
     told, rest: held-out logits, n x classes, of models that see the candidate and of models that
     see the class by everything else. suspects: samples that may break the candidate; a class
     without any has no evidence. heard: samples that are one cloud of their class as far as is
-    known, since they follow the patterns found so far.
+    known, since they follow the patterns found so far. most: the share of a class that must lie on
+    its own side of half way.
     """
-    sums, spreads = np.zeros(told.shape[1]), np.zeros(told.shape[1])
+    clouds, sums, spreads = np.zeros((3, told.shape[1]))
     second = _likeliest_other(told, labels)
     for c in np.unique(labels[suspects & heard]):
-        here = np.flatnonzero((labels == c) & heard)
-        place = _places(told[:, c], here, np.flatnonzero(labels != c))
-        if place is not None:
-            sign = np.where(_own_or_wrong(place, rest, labels, second, here) > 0, 1.0, -1.0)
-            sums[c], spreads[c] = _sum_and_spread(place[here], sign)
-    return Evidence(sums, spreads)
-
-
-def evidence_in_view(
-    told: Floats, rest: Floats, labels: Ints, suspects: Flags, heard: Flags
-) -> Evidence:
-    """The evidence for a candidate of a narrow view; arguments as for `evidence_of`."""
-    sums, spreads = np.zeros(told.shape[1]), np.zeros(told.shape[1])
-    second = _likeliest_other(told, labels)
-    for c in np.unique(labels[suspects & heard]):
-        here = np.flatnonzero((labels == c) & heard)
-        place = _places(told[:, c], here, np.flatnonzero(labels != c))
-        if place is not None and (place[here] < _HALF_WAY).mean() >= _MOST:
-            far = here[place[here] >= _BEYOND]
-            own = _own_or_wrong(place, rest, labels, second, far) if len(far) else np.zeros(0)
-            near = np.histogram(place[here], [0, _HALF_WAY, _BEYOND])[0]
-            sums[c], spreads[c] = excess(int(near[0]), int(near[1]), own), 1.0
-    return Evidence(sums, spreads)
-
-
-def excess(before: int, between: int, own: Floats) -> float:
-    """How surely more lies beyond than a log-concave tail allows: as a standard normal value.
-
-    before, between: samples before half way, and from there to three quarters. own: -1 to 1 for
-    each one beyond, 0 in the mean for wrong labels. The tail is at most that of the exponential
-    cloud with the same two counts: the logarithms of the two cross once in each part, so beyond
-    the concave one is below. The value is the signed root of twice the log-likelihood ratio of
-    three Poisson counts, free against the best exponential cloud.
-    """
-    total, squares = float(own.sum()), float(np.square(own).sum())
-    if total <= 0 or before == 0:
-        return 0.0
-    # As many samples that count one each would have the same ratio of mean and spread.
-    counts = np.array([before, between, total**2 / squares])
-    rates = np.stack([1 + _RATES, _RATES**2, _RATES**3 / (1 - _RATES) * total / squares])
-    expected = rates * counts.sum() / rates.sum(0)
-    best = float(xlogy(counts[:, None], expected).sum(0).max())
-    root = float(np.sqrt(max(0.0, 2 * (float(xlogy(counts, counts).sum()) - best))))
-    share = between / before
-    rate = (share + (share * share + 4 * share) ** 0.5) / 2
-    over = rate < 1 and total > between * rate / (1 - rate)
-    return root if over else -root
+        here, others = np.flatnonzero((labels == c) & heard), np.flatnonzero((labels != c) & heard)
+        place = _places(told[:, c], here, others)
+        if place is not None and (place[here] < 0.5).mean() >= most:
+            own = _own_or_wrong(place, rest, labels, second, here)
+            sums[c], spreads[c] = _sum_and_spread(place[here], np.where(own > 0, 1.0, -1.0))
+            value, share = second_cloud(place[here], place[others])
+            # Of samples at a place 1 - share are ordinary ones of the class: those are at the end.
+            excess = share * (own - (1 - share))
+            wrong = excess.sum() / max(1e-9, _EVEN * np.square(share).sum()) ** 0.5
+            clouds[c] = max(0.0, min(value, wrong))
+    return Evidence(clouds, sums, spreads)
 
 
 def _places(values: Floats, own: Ints, others_: Ints) -> Floats | None:
     """0 at the median of the class, 1 at that of the others; None where they are not apart."""
+    if not len(own) or not len(others_):
+        return None
     middle, others = np.median(values[own]), np.median(values[others_])
     return (middle - values) / (middle - others) if middle > others else None
 
@@ -164,7 +166,7 @@ def _sum_and_spread(place: Floats, sign: Floats) -> tuple[float, float]:
     """The sum over a class and its variance, that of the estimated median included."""
     low, high = np.quantile(place, [0.5 - _AROUND, 0.5 + _AROUND])
     if high <= low:
-        return 0.0, 0.0
+        return 0.0, 1.0
 
     def counts(shift: float) -> Floats:
         counted = _counted(place - shift)

@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import minimize_scalar
 from scipy.special import softmax
 from torch import Tensor
 
@@ -108,15 +107,6 @@ def mislabelled(logits: Array, labels: Array) -> NoiseEstimate:
     return NoiseEstimate(noise, np.where(noise >= SUSPECT, other, labels))
 
 
-def calibrated(logits: Array, labels: Array) -> Array:
-    """The chance of every class by logits of models that have not seen the samples."""
-    rows = np.random.default_rng(0).permutation(len(labels))[:MOST_FITTED]
-    as_given = np.eye(logits.shape[1])
-    sure = _temperature(logits[rows].astype(np.float64), as_given, labels[rows], 1.0, 30.0)
-    out: Array = softmax(sure * logits.astype(np.float64), axis=1)
-    return out
-
-
 def _told_apart(logits: Array, labels: Array) -> Array:
     """From 0 (chance) to 1, how well each class is told from each other one (classes x classes)."""
     right = np.zeros((logits.shape[1], logits.shape[1]))
@@ -152,6 +142,7 @@ def _fitted(logits: Array, labels: Array, sure: float | None = None) -> tuple[fl
 
 def _temperature(logits: Array, called: Array, labels: Array, now: float, factor: float) -> float:
     """What makes the labels likeliest, at most a factor away from what it is now."""
+    from scipy.optimize import minimize_scalar  # takes half a second to load
 
     def unlikely(power: float) -> float:
         likely = (softmax(np.exp(power) * logits, axis=1) * called[:, labels].T).sum(1)

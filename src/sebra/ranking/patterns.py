@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from sebra.errors import UsageError, reason
+from sebra.ranking.atoms import holds
 from sebra.ranking.balance import Flags, Floats, Ints
 from sebra.ranking.candidate import margins
 from sebra.ranking.ranking import Ranking
@@ -42,6 +43,7 @@ class PatternModel:
     features outside a pattern's view. thresholds: patterns x classes. top: patterns x classes, what
     samples of a class without the pattern count as; NaN for classes with it. against: of each
     pattern 1 if a class is told against the likeliest other one, 0 if for itself, as in views.
+    atoms: k x 2, columns and values whose holders are the last k features (`atoms.py`).
     """
 
     shift: Tensor
@@ -50,6 +52,7 @@ class PatternModel:
     thresholds: Tensor
     top: Tensor
     against: Tensor
+    atoms: Tensor | None = None
 
     def follows(self, features: Tensor, labels: Tensor) -> Floats:
         """n x patterns, on the scale of the stage columns: above one half a sample follows it.
@@ -57,7 +60,10 @@ class PatternModel:
         features: n x d as the ranker saw them (`Task.seen`). labels: codes of the classes, as in
         training.
         """
-        x = (features.double().cpu() - self.shift.double()) * self.scale.double()
+        x = features.double().cpu()
+        if self.atoms is not None:
+            x = torch.cat([x, holds(features.float().cpu(), self.atoms).double()], 1)
+        x = (x - self.shift.double()) * self.scale.double()
         y = labels.cpu().numpy().astype(np.int64)
         out = np.empty((len(x), len(self.heads)))
         for k, head in enumerate(self.heads.double()):
@@ -72,13 +78,14 @@ class PatternModel:
         """The same for some of the patterns, by number; None for none."""
         if not which:
             return None
-        parts = (part[which] for part in (self.heads, self.thresholds, self.top, self.against))
-        return PatternModel(self.shift, self.scale, *parts)
+        parts = ("heads", "thresholds", "top", "against")
+        return replace(self, **{name: getattr(self, name)[which] for name in parts})
 
     def save(self, path: Path) -> None:
         from safetensors.torch import save_file
 
-        save_file({k: v.float().contiguous() for k, v in vars(self).items()}, path)
+        kept = {k: v for k, v in vars(self).items() if v is not None}
+        save_file({k: v.float().contiguous() for k, v in kept.items()}, path)
 
     @classmethod
     def load(cls, path: Path) -> PatternModel:
@@ -135,7 +142,7 @@ def _accuracy(right: Flags) -> dict[str, Any]:
     return {"samples": n, "accuracy": 100 * p, "low": 100 * low, "high": 100 * high}
 
 
-def joined(stages: list[Reading], width: int) -> PatternModel | None:
+def joined(stages: list[Reading], width: int, atoms: Tensor) -> PatternModel | None:
     """The patterns of these stages, over so many features."""
     if not stages:
         return None
@@ -147,7 +154,9 @@ def joined(stages: list[Reading], width: int) -> PatternModel | None:
         head[stage.columns], head[-1] = stage.head[:-1] / root, stage.head[-1]
     thresholds, top = (torch.stack([getattr(s, k) for s in stages]) for k in ("thresholds", "top"))
     against = torch.tensor([float(s.against) for s in stages])
-    return PatternModel(shift, scale, heads, thresholds, top, against)
+    return PatternModel(
+        shift, scale, heads, thresholds, top, against, atoms if len(atoms) else None
+    )
 
 
 def matched(now: Ranking, before: Ranking) -> dict[str, str]:

@@ -27,17 +27,15 @@ from sebra.engine.task import Task
 from sebra.ranking.balance import Flags, neutral_weights
 from sebra.ranking.candidate import told_plainly
 from sebra.ranking.crossfit import HeadJudge, Judge
-from sebra.ranking.evidence import Evidence
 from sebra.ranking.noise import SUSPECT, NoiseEstimate, estimate_noise, noise_among
 from sebra.ranking.order import parts_of, standing
 from sebra.ranking.patterns import Reading, figures_of, joined, share_of
 from sebra.ranking.ranking import Monitor, Ranker, RankResult
-from sebra.ranking.views import Sight, strongest
+from sebra.ranking.views import COVERED, Sight, evidence_in, strongest
 from sebra.settings import Modes, StepConfig
 from sebra.values import check
 
 Floats = npt.NDArray[np.float64]
-_COVERED = 0.05  # chance to count a class in that lacks a pattern; few of its samples break it
 _EARLIER_SHARE = 0.5  # of the margins of stages before the last, in the order inside a pattern
 
 
@@ -50,7 +48,7 @@ class PeelConfig(StepConfig):
     a pattern too. folds: how many parts the samples of networks are cut into for held-out
     predictions. parts: ranks inside a pattern are cut into at most this many buckets. least_noise:
     from this share of likely mislabelled samples (`noise`) on, each counts the less in finding
-    patterns the likelier it is wrong, which is estimated anew with every pattern found; below it
+    patterns the more likely it is wrong, which is estimated anew with every pattern found; below it
     they are taken for hard but right. penalty, penalty_contrast: on the weights of heads, of the
     first and of the second model. steps: how long networks over images are trained. beta: of their
     u weighting, as in the paper's ranking.
@@ -136,7 +134,7 @@ class PeelRanker(Ranker[PeelConfig]):
         return replace(
             result,
             details={**result.details, "patterns": figures},
-            patterns=joined(readings, sight.width),
+            patterns=joined(readings, sight.width, sight.atoms),
         )
 
     def _noise(self, estimate: NoiseEstimate | None, n: int) -> Floats:
@@ -166,14 +164,14 @@ class PeelRanker(Ranker[PeelConfig]):
                     session.leave()
             heard = np.asarray(before.all(axis=1))
             views = [judge for judge, _ in sight.views]
-            kept = strongest(sight.judge, views, before, labels, 1 - wrong, heard)
+            most = self.config.chance**number
+            kept = strongest(sight.judge, views, before, labels, 1 - wrong, heard, most)
             return {**kept, "noise": torch.from_numpy(wrong)}
 
         fit = session.once(f"stage_{number}", compute)
         values = {k: v.double().numpy() for k, v in fit.items()}
-        evidence, margin = Evidence(values["sums"], values["spreads"]), values["margin"]
-        looks = 1 + len(sight.views)
-        covers = evidence.covers(_COVERED)
+        evidence, margin = evidence_in(fit), values["margin"]
+        covers = evidence.covers(COVERED)
         top = np.full(len(covers), np.nan)
         if covers.any():  # samples of classes without the pattern do not break it
             top[~covers] = max(float(margin[covers[labels]].max()), 1e-6)
@@ -184,7 +182,7 @@ class PeelRanker(Ranker[PeelConfig]):
             name, columns = view.name or None, list(view.columns)
             told = fit["head"], fit["thresholds"], torch.from_numpy(top)
             reading = Reading(columns, judge.shift, judge.scale, *told, against=name is None)
-        chance = min(1.0, looks * evidence.chance)
+        chance = evidence.chance(1 + len(sight.views))
         return Stage(margin, values["easy"], chance, values["noise"], reading, name)
 
     def _result(
@@ -258,9 +256,8 @@ def _explain(session: Session, found: list[Stage], tried: list[Stage]) -> None:
         )
     else:
         session.note(
-            "peeling: no pattern found; hard samples do not stand apart from their class in "
-            f"anything but being hard or mislabelled (chance of a false alarm "
-            f"{tried[0].chance:.2g}); the ranking is from easy to hard"
+            "peeling: no pattern found: hard samples share nothing but being hard or mislabelled "
+            f"(chance of a false alarm {tried[0].chance:.2g}); the ranking goes from easy to hard"
         )
     wrong = round(float(tried[-1].noise.sum()))
     if wrong:

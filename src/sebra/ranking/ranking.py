@@ -181,15 +181,8 @@ class Ranking:
         if not file.is_file():
             raise UsageError(f"{path}: no ranking.parquet here; give a rank run or a parquet file")
         table = read_parquet(file, "a Parquet file")
-        missing = [c for c in COLUMNS if c not in table.columns]
-        if missing:
-            raise UsageError(f"{file}: not a ranking, columns missing: {', '.join(missing)}")
-        for name in ("rank", "bucket"):
-            if not _counts(table[name]):
-                raise UsageError(f"{file}: column {name} must hold whole numbers from 0 on")
-        for name in ("spuriosity", *CHANCES):
-            if name in table and not _chances(table[name]):
-                raise UsageError(f"{file}: column {name} must hold numbers from 0 to 1")
+        if wrong := _wrong(table):
+            raise UsageError(f"{file}: not a ranking, {wrong}")
         ranking = cls(table)
         ranking.folder = where if where.is_dir() else None
         if _patterns_beside(file).is_file():
@@ -198,20 +191,19 @@ class Ranking:
             try:
                 ranking.patterns = PatternModel.load(_patterns_beside(file))
             except UsageError as error:  # the order is as good as it was
-                log.warning("%s: patterns of other samples cannot be told; rank again", error)
+                log.warning("%s: patterns cannot be found in other samples; rank again", error)
         return ranking
 
     def aligned_to(self, ids: Array) -> pd.DataFrame:
         """The rows for these ids, in this order; refuses a ranking of other data."""
         table = self.table.set_index("id")
-        known = table.index
-        missing = [i for i in ids if i not in known]
+        missing = [i for i in ids if i not in table.index]
         if missing:
             raise UsageError(
                 f"--ranking: {len(missing)} of {len(ids)} training samples are not in the ranking "
                 f"(first: {missing[0]}); it was made from other data"
             )
-        if not known.is_unique:
+        if not table.index.is_unique:
             raise UsageError("--ranking: ids are not unique in the ranking")
         return table.loc[ids].reset_index()
 
@@ -280,16 +272,25 @@ class Ranking:
         )
 
 
-def _counts(column: pd.Series) -> bool:
-    import pandas as pd
+def _wrong(table: pd.DataFrame) -> str:
+    """What keeps a table from being a ranking; nothing where it is one."""
+    from pandas.api.types import infer_dtype, is_integer_dtype, is_numeric_dtype
 
-    return bool(pd.api.types.is_integer_dtype(column) and (column >= 0).all())
-
-
-def _chances(column: pd.Series) -> bool:
-    import pandas as pd
-
-    return bool(pd.api.types.is_numeric_dtype(column) and column.between(0, 1).all())
+    missing = [c for c in COLUMNS if c not in table.columns]
+    if missing:
+        return f"columns missing: {', '.join(missing)}"
+    for name, column in table.items():
+        good: Any = True
+        what = "texts"
+        if name in ("id", "label"):
+            good = infer_dtype(column, skipna=False) == "string"
+        elif name in ("rank", "bucket"):
+            good, what = is_integer_dtype(column) and (column >= 0).all(), "whole numbers from 0 on"
+        elif name in ("spuriosity", *CHANCES) or str(name).startswith("stage_"):
+            good, what = is_numeric_dtype(column) and column.between(0, 1).all(), "numbers 0 to 1"
+        if not good or (name in COLUMNS and column.isna().any()):
+            return f"column {name} must hold {what}"
+    return "" if table["id"].is_unique else "an id occurs twice"
 
 
 def _patterns_beside(file: Path) -> Path:

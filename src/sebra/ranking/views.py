@@ -7,7 +7,7 @@ that class in 95 %, and the samples told wrong are those that break it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,35 +18,37 @@ from torch import Tensor
 from sebra.engine.session import Session
 from sebra.engine.task import Task
 from sebra.engine.views import View
-from sebra.ranking.balance import (
-    Flags,
-    Floats,
-    Ints,
-    contrast_weights,
-    looks_weights,
-    neutral_weights,
-)
-from sebra.ranking.candidate import ROUNDS, best_other, find_candidate
+from sebra.ranking.atoms import with_atoms
+from sebra.ranking.balance import Flags, Floats, Ints, looks_weights, neutral_weights
+from sebra.ranking.candidate import best_other, find_candidate, kept
 from sebra.ranking.crossfit import HeadJudge, Judge, NetworkJudge
-from sebra.ranking.evidence import Evidence, evidence_in_view
+from sebra.ranking.evidence import MOST, Evidence, evidence_of
+
+COVERED = 0.05  # chance to count a class in that lacks a pattern; few of its samples break it
+HALF = 0.5  # of the best evidence, as a power of its chance: as good a candidate
 
 
 @dataclass(frozen=True)
 class Sight:
-    """Who judges samples: over all features, and in each view; width: of features and figures."""
+    """Who judges samples: over all features, and in each view; width: of features and figures.
+
+    atoms: the values whose holders are figures, see `atoms.py`.
+    """
 
     judge: HeadJudge | NetworkJudge
     views: list[tuple[HeadJudge, View]]
     width: int
+    atoms: Tensor
 
     @staticmethod
     def of(task: Task, session: Session, config: Any) -> Sight:
         if not task.over_features:
-            return Sight(NetworkJudge(task, session, config), [], 0)
+            return Sight(NetworkJudge(task, session, config), [], 0, torch.zeros(0, 2))
+        task, atoms = with_atoms(task)
         penalties = config.penalty, config.penalty_contrast
         views = [(HeadJudge(task.through(view), penalties), view) for view in task.views]
         figures = 0 if task.figures is None else task.figures.shape[1]
-        return Sight(HeadJudge(task, penalties), views, task.inputs.shape[0] + figures)
+        return Sight(HeadJudge(task, penalties), views, task.inputs.shape[0] + figures, atoms)
 
     def at(self, number: int) -> tuple[HeadJudge, View]:
         """The judge and the columns of a view; of all features, without a name, for -1."""
@@ -57,17 +59,52 @@ class Sight:
 
 
 def strongest(
-    judge: Judge, views: Sequence[Judge], before: Flags, labels: Ints, trust: Floats, heard: Flags
+    judge: Judge,
+    views: Sequence[Judge],
+    before: Flags,
+    labels: Ints,
+    trust: Floats,
+    heard: Flags,
+    most: float,
 ) -> dict[str, Tensor]:
-    """The candidate with the best evidence, over all features or in one of the views.
+    """The strongest candidate, over all features or in one of the views.
 
-    What comes back is that of `find_candidate`, and `view`: the number of the view, -1 for none.
+    Of those that stand (a chance of a false alarm of at most `most`) and have half as much evidence
+    as the best one, it is the one that the model of all features leans on most. What comes back is
+    that of `find_candidate`, and `view`: the number of the view, -1 for none.
     """
     found = [find_candidate(judge, before, labels, trust, heard)]
     found += [_in_view(view, judge, before, labels, trust, heard) for view in views]
-    chances = [Evidence(f["sums"].numpy(), f["spreads"].numpy()).chance for f in found]
-    best = int(np.argmin(chances))
-    return {**found[best], "easy": found[0]["easy"], "view": torch.tensor(best - 1)}
+    easy, evidence = found[0]["easy"], [evidence_in(f) for f in found]
+    chances = [e.chance(len(found)) for e in evidence]
+    best, enough = int(np.argmin(chances)), min(most, min(chances) ** HALF)
+    if min(chances) <= most:
+        leans = [
+            _leans(f["margin"].numpy(), easy.numpy(), e.covers(COVERED)[labels] & heard, labels)
+            for f, e in zip(found, evidence, strict=True)
+        ]
+        best = max(range(len(found)), key=lambda k: (chances[k] <= enough, leans[k]))
+    return {**found[best], "easy": easy, "view": torch.tensor(best - 1)}
+
+
+def evidence_in(found: Mapping[str, Tensor]) -> Evidence:
+    """The evidence among what is kept of a candidate."""
+    return Evidence(*(found[name].double().numpy() for name in ("clouds", "sums", "spreads")))
+
+
+def _leans(margin: Floats, easy: Floats, some: Flags, labels: Ints) -> float:
+    """How far the model goes by a candidate: correlation of its margin with who follows it."""
+    follows = np.where(margin > 0, 1.0, 0.0)
+    a, b = (_centred(x, labels, some) for x in (follows, easy))
+    size = float(np.sqrt((a @ a) * (b @ b)))
+    return float(a @ b) / size if size > 0 else 0.0
+
+
+def _centred(values: Floats, labels: Ints, some: Flags) -> Floats:
+    """Some of the values, less the mean of their class."""
+    x, y = values[some], labels[some]
+    out: Floats = x - (np.bincount(y, x) / np.maximum(np.bincount(y), 1))[y]
+    return out
 
 
 def _in_view(
@@ -77,37 +114,26 @@ def _in_view(
 
     Several classes may share a mark, so each is told for itself, not against the likeliest other.
     """
-    rows, seems = np.arange(len(labels)), labels
-    weights = neutral_weights(before, labels, trust)
-    for _ in range(1 + ROUNDS):
-        if weights.sum() == 0:
-            break
-        told = view.tell_apart(torch.from_numpy(seems), torch.from_numpy(weights)).double().numpy()
-        head, thresholds = view.head, half_way(told, labels)
-        margin = told[rows, labels] - thresholds[labels]
-        seems = np.where(margin > 0, labels, best_other(told, labels))
-        weights = contrast_weights(before, margin > 0, labels, trust)
-    looks = looks_weights(seems, labels)
-    none = np.zeros(told.shape[1])
-    evidence = Evidence(none, none)
+    y, weights = torch.from_numpy(labels), torch.from_numpy(neutral_weights(before, labels, trust))
+    told = view.tell_apart(y, weights).double().numpy()
+    head, (thresholds, apart) = view.head, half_way(told, labels)
+    margin = told[np.arange(len(labels)), labels] - thresholds[labels]
+    seems = np.where((margin > 0) | ~apart[labels], labels, best_other(told, labels))
+    looks, evidence = looks_weights(seems, labels), Evidence.none(told.shape[1])
     if looks.sum() > 0:
-        rest = judge.tell_class(torch.from_numpy(labels), torch.from_numpy(looks)).double().numpy()
-        evidence = evidence_in_view(told, rest, labels, seems != labels, heard)
+        rest = judge.tell_class(y, torch.from_numpy(looks)).double().numpy()
+        evidence = evidence_of(told, rest, labels, seems != labels, heard, MOST)
     scale = max(float(margin.std()), 1e-12)
-    kept = {
-        "margin": margin / scale,
-        "sums": evidence.sums,
-        "spreads": evidence.spreads,
-        "thresholds": thresholds / scale,
-    }
-    out = {name: torch.from_numpy(value) for name, value in kept.items()}
-    return out if head is None else {**out, "head": head / scale}
+    head = None if head is None else head / scale
+    return kept(evidence, head, margin=margin / scale, thresholds=thresholds / scale)
 
 
-def half_way(told: Floats, labels: Ints) -> Floats:
-    """Per class the logit half way between the medians of its samples and of the others."""
-    out = np.zeros(told.shape[1])
+def half_way(told: Floats, labels: Ints) -> tuple[Floats, Flags]:
+    """Per class the logit half way between the medians of its samples and of the others.
+
+    And whether the first is above the second, so that there is a way.
+    """
+    own, others = np.zeros((2, told.shape[1]))
     for c in np.unique(labels):
-        own = labels == c
-        out[c] = (np.median(told[own, c]) + np.median(told[~own, c])) / 2
-    return out
+        own[c], others[c] = np.median(told[labels == c, c]), np.median(told[labels != c, c])
+    return (own + others) / 2, own > others

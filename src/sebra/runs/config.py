@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar
 
 from sebra.errors import UsageError
 from sebra.settings import of_mode
+from sebra.whole import of_toml
 
 PRESETS = Path(__file__).parent / "presets"
 # Fields that say how a network begins and is stepped. A preset's values belong to fine-tuning, or
@@ -62,17 +63,13 @@ def read_preset(name: str) -> dict[str, Any]:
 
     It may lie over one that ships, which it names as `base`.
     """
-    try:
-        import tomllib
-    except ImportError:  # Python 3.10
-        import tomli as tomllib  # type: ignore[no-redef]
     shipped = PRESETS / f"{name}.toml"
     path = shipped if shipped.is_file() and ".." not in name else Path(name)
     if not path.is_file():
         raise UsageError(f"--preset: no preset {name!r}; there are {', '.join(preset_names())}")
     try:
-        found = dict(tomllib.loads(path.read_text(encoding="utf-8")))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        found = of_toml(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"--preset: {path} is not TOML ({error})") from None
     base = found.pop("base", None)
     if base is None:

@@ -20,7 +20,7 @@ from sebra.runs.seal import CHECKSUMS, read_sealed, seal
 from sebra.samples.marks import GUARD
 from sebra.samples.parquet import write_parquet
 from sebra.samples.table import Fault
-from sebra.whole import utf8, write_text
+from sebra.whole import of_toml, utf8, write_text
 
 SCHEMA = Path(__file__).with_name("metrics.schema.json")
 CONFIG, METRICS, RANKING, HISTORY = (
@@ -62,7 +62,7 @@ class RunFolder:
             require_one("--resume")
         if not is_main():
             return cls(_passing())
-        path = Path(out) if out else (_latest(command) if resume else None) or _fresh(command)
+        path = Path(out) if out else (latest(command) if resume else None) or _fresh(command)
         try:
             if path.is_dir() and not (ours or _is_run(path)) and _holds_files(path):
                 raise UsageError(f"--out: {path} holds other files; choose a new or empty folder")
@@ -115,9 +115,10 @@ class RunFolder:
             loaded = json.loads(read_sealed(self.path, METRICS))
         except (ValueError, RecursionError) as error:
             raise UsageError(f"{self.path / METRICS}: not JSON ({error})") from None
-        if not isinstance(loaded, dict):
-            raise UsageError(f"{self.path / METRICS}: not the metrics of a run")
-        return loaded
+        wrong = schema_faults(loaded)
+        if wrong:
+            raise UsageError(f"{self.path / METRICS}: not the metrics of a run ({wrong[0]})")
+        return dict(loaded)
 
     def write_config(self, config: Mapping[str, Any]) -> None:
         """The first file of a finished run; metrics of an earlier one go."""
@@ -127,17 +128,13 @@ class RunFolder:
 
     def read_config(self) -> dict[str, Any]:
         try:
-            import tomllib
-        except ImportError:  # Python 3.10
-            import tomli as tomllib  # type: ignore[no-redef]
-        try:
-            found = dict(tomllib.loads(read_sealed(self.path, CONFIG)))
+            found = of_toml(read_sealed(self.path, CONFIG))
         except (ValueError, RecursionError) as error:
             raise UsageError(f"{self.path / CONFIG}: not TOML ({reason(error)})") from None
         for key, value in found.items():
             kind = _KINDS.get(key, object)
-            plain = kind is object or not isinstance(value, list) or _texts(value)
-            if not isinstance(value, kind) or not plain:
+            several = value if kind is not object and isinstance(value, list) else []
+            if not isinstance(value, kind) or not all(isinstance(v, str) for v in several):
                 raise UsageError(
                     f"{self.path / CONFIG}: {key} = {value!r:.40} is not a valid {key}"
                 )
@@ -153,16 +150,8 @@ class RunFolder:
         text = io.StringIO()
         writer = csv.writer(text)
         writer.writerow(["id", "reason"])
-        writer.writerows([_cell(f.id), _cell(f.reason)] for f in faults)
+        writer.writerows([as_cell(f.id), as_cell(f.reason)] for f in faults)
         self.write_text(QUARANTINE, text.getvalue())
-
-    def quarantined(self, ids: Iterable[str]) -> set[str]:
-        """Those of `ids` that the run could not read; none where it left no list."""
-        try:
-            listed = {fault.id for fault in self.read_quarantine()}
-        except UsageError:
-            return set()
-        return {i for i in ids if _cell(i) in listed}
 
     def read_quarantine(self) -> tuple[Fault, ...]:
         """The samples that the run could not read; none where it left no list."""
@@ -175,14 +164,14 @@ class RunFolder:
             raise UsageError(f"{self.path / QUARANTINE}: not a list of samples ({error})") from None
 
 
-def schema_faults(metrics: dict[str, Any]) -> list[str]:
+def schema_faults(metrics: Any) -> list[str]:
     """Where metrics do not hold to the schema that ships."""
     try:
         from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
     except ModuleNotFoundError:  # run from a checkout on a machine that lacks it
-        return []
+        return [] if isinstance(metrics, dict) else ["all: is no object"]
     schema = json.loads(SCHEMA.read_text(encoding="utf-8"))
-    found = Draft202012Validator(schema).iter_errors(metrics) if metrics else ()
+    found = Draft202012Validator(schema).iter_errors(metrics)
     return [f"{'.'.join(map(str, e.absolute_path)) or 'all'}: {e.message[:120]}" for e in found]
 
 
@@ -233,7 +222,7 @@ def _toml(value: Any) -> str:
     return text.replace("\x7f", "\\u007f")
 
 
-def _cell(text: str) -> str:
+def as_cell(text: str) -> str:
     text = utf8(text)
     return GUARD + text if text.startswith(_FORMULA_STARTS) else text
 
@@ -284,12 +273,8 @@ def _fresh(command: str) -> Path:
     return path
 
 
-def _latest(command: str) -> Path | None:
+def latest(command: str) -> Path | None:
     """The unfinished run to go on with; None where there is none and it starts at the beginning."""
     begun = [p for n in (CHECKPOINT, CONFIG) for p in Path("runs").glob(f"{command}-*/{n}")]
     left = [p for p in begun if p.name == CHECKPOINT or not (p.parent / METRICS).is_file()]
     return max(left, key=lambda p: p.stat().st_mtime).parent if left else None
-
-
-def _texts(values: list[Any]) -> bool:
-    return all(isinstance(v, str) for v in values)

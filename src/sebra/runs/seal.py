@@ -24,7 +24,7 @@ def seal(folder: Path, config: Any) -> None:
         hidden = any(part.startswith(".") or part == "checkpoint" for part in name.parts)
         if path.is_file() and not hidden and name.name not in _NOT_THE_RUNS:
             sums[name.as_posix()] = of_file(path)
-    _write(folder, {"id": of_json(config), "files": sums})
+    write_text(folder / CHECKSUMS, json.dumps({"id": of_json(config), "files": sums}, indent=1))
 
 
 def seal_again(folder: Path, name: str) -> None:
@@ -32,7 +32,7 @@ def seal_again(folder: Path, name: str) -> None:
     if (folder / CHECKSUMS).is_file():
         kept = read_checksums(folder)
         kept["files"][name] = of_file(folder / name)
-        _write(folder, kept)
+        write_text(folder / CHECKSUMS, json.dumps(kept, indent=1))
 
 
 def read_checksums(folder: Path) -> dict[str, Any]:
@@ -58,7 +58,3 @@ def read_sealed(folder: Path, name: str) -> str:
         if wanted not in (None, of_file(path)):
             log.warning("%s was changed since the run wrote it", path)
     return text
-
-
-def _write(folder: Path, kept: dict[str, Any]) -> None:
-    write_text(folder / CHECKSUMS, json.dumps(kept, indent=1) + "\n")

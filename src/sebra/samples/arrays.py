@@ -38,13 +38,10 @@ def read_npz(path: Path) -> Samples:
 def read_rows(path: Path) -> npt.NDArray[Any]:
     """`X` alone, of a folder or an archive: nothing else is looked at."""
     if path.is_dir():
-        return _table(["X"] if (path / "X.npy").is_file() else [], _mapped(path), path)
+        file = path / "X.npy"
+        return _table(["X"] if file.is_file() else [], lambda _: _load_npy(file), path)
     with _opened(path) as archive:
         return _table(archive.files, lambda name: _from_archive(archive, name, path), path)
-
-
-def _mapped(path: Path) -> Load:
-    return lambda name: _load_npy(path / f"{name}.npy")
 
 
 @contextmanager
@@ -56,13 +53,9 @@ def _opened(path: Path) -> Iterator[Any]:
     if archive is None:
         raise UsageError(f"{path}: not a readable .npz file")
     with archive:
-        _fits_memory(archive.zip, path)
+        # An archive of a few kilobytes can claim to hold terabytes; a true one is better mapped.
+        _require_memory(sum(e.file_size for e in archive.zip.infolist()), path, "unpacks to")
         yield archive
-
-
-def _fits_memory(archive: zipfile.ZipFile, path: Path) -> None:
-    """An archive of a few kilobytes can claim to hold terabytes; a true one is better mapped."""
-    _require_memory(sum(entry.file_size for entry in archive.infolist()), path, "unpacks to")
 
 
 def _require_memory(size: int, path: Path, what: str) -> None:

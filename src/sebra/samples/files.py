@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -55,7 +56,7 @@ def images_in(folder: Path) -> list[str]:
 def images_under(folder: Path) -> list[Path]:
     """All images in `folder` and in the folders below it, sorted by path."""
     found: list[Path] = []
-    for where, folders, names in os.walk(folder, onerror=_raise_unlistable):
+    for where, folders, names in os.walk(folder, onerror=_unlistable):
         folders[:] = sorted(f for f in folders if not f.startswith("."))
         found += [Path(where, name) for name in sorted(names) if is_image(name)]
     return found
@@ -83,12 +84,8 @@ def _scan(folder: Path) -> list[os.DirEntry[str]]:
         with os.scandir(folder) as entries:
             return list(entries)
     except OSError as error:
-        raise _unlistable(error) from error
+        _unlistable(error)
 
 
-def _unlistable(error: OSError) -> UsageError:
-    return UsageError(f"{error.filename}: cannot be listed ({error.strerror})")
-
-
-def _raise_unlistable(error: OSError) -> None:
-    raise _unlistable(error) from error
+def _unlistable(error: OSError) -> NoReturn:
+    raise UsageError(f"{error.filename}: cannot be listed ({error.strerror})") from error

@@ -97,7 +97,7 @@ def encode_split(values: npt.NDArray[Any], where: str) -> npt.NDArray[np.int8]:
     codes, names = encode(values)
     if (codes < 0).any():
         raise UsageError(f"{where}: split is missing in row {int(np.argmin(codes))}")
-    table = [_split_of(name, where) for name in names]
+    table = [int(name) if name in ("0", "1", "2") else split_code(name, where) for name in names]
     return np.asarray(table, dtype=np.int8)[codes]
 
 
@@ -121,9 +121,3 @@ def single_values(values: Iterable[Any], where: str, column: str) -> list[str]:
         except TypeError as error:
             raise UsageError(f"{where}: {column} holds {error} in row {row}, not a text") from None
     return texts
-
-
-def _split_of(name: str, where: str) -> int:
-    if name in ("0", "1", "2"):
-        return int(name)
-    return split_code(name, where)

@@ -63,8 +63,10 @@ def read_unlabelled(data: str) -> tuple[npt.NDArray[np.object_], Content]:
 
 def _read(data: str) -> Samples:
     named = _NAMED.fullmatch(data)
-    if named and named["name"] in LAYOUTS and (named["path"] is not None or _bare(named["name"])):
-        return _read_layout(named["name"], named["path"] or "", named["query"] or "")
+    if named and named["name"] in LAYOUTS:
+        bare = not find_layout(named["name"]).needs_path  # the name alone is a form of DATA
+        if bare or named["path"] is not None:
+            return _read_layout(named["name"], named["path"] or "", named["query"] or "")
     from sebra.samples.manifest import manifest_of, read_manifest
 
     table = manifest_of(data)
@@ -102,11 +104,6 @@ def _read_layout(name: str, path: str, query: str) -> Samples:
     if not folder.exists():
         raise UsageError(f"{name}:{path}: no such folder")
     return layout.read(folder, options)
-
-
-def _bare(name: str) -> bool:
-    """Whether the name alone is a form of DATA."""
-    return not find_layout(name).needs_path
 
 
 def _incomplete(name: str) -> str:

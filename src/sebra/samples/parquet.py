@@ -23,8 +23,9 @@ def write_parquet(path: Path, table: pd.DataFrame) -> None:
 
     found = pa.Table.from_pandas(table, preserve_index=False)
     facts = {**(found.schema.metadata or {}), _CHECKSUM: of_table(table).encode()}
-    with written(path) as (temporary,):
-        parquet.write_table(found.replace_schema_metadata(facts), temporary)
+    # By a handle, here and below: pyarrow takes no name that is not UTF-8.
+    with written(path) as (temporary,), temporary.open("wb") as file:
+        parquet.write_table(found.replace_schema_metadata(facts), file)
 
 
 def read_parquet(path: Path, what: str = "a readable table") -> pd.DataFrame:
@@ -33,11 +34,12 @@ def read_parquet(path: Path, what: str = "a readable table") -> pd.DataFrame:
     from pyarrow import parquet
 
     try:
-        table = pd.read_parquet(path)
+        with path.open("rb") as file:
+            table = pd.read_parquet(file)
+            wanted = (parquet.read_schema(file).metadata or {}).get(_CHECKSUM)
         # Texts are checked only when they become Python's, which would be somewhere else.
         table.select_dtypes(exclude="number").astype(object)
         table.index.astype(object)
-        wanted = (parquet.read_schema(path).metadata or {}).get(_CHECKSUM)
         if wanted is not None and wanted != of_table(table).encode():
             raise ValueError("damaged: its content is not what was written; make it again")
     except Exception as error:  # pyarrow and pandas raise many kinds for a damaged file

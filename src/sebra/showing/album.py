@@ -17,6 +17,8 @@ from sebra.showing.words import shortened, visible
 PAGE_BYTES = 12_500_000  # for samples; tables, charts and scripts take the rest of 15 MB
 INDEX_BYTES = 2_500_000  # for the ids of samples that are not shown
 CARD_BYTES = 700  # of markup around a sample in a gallery
+LARGE_SIDE = 400  # of the pictures that a click shows
+LARGE_BYTES = 5_000_000  # for them together, as far as the page's budget has room
 EXCERPT = 600
 COLUMNS = 6  # of a table of numbers that a sample is shown by
 
@@ -65,6 +67,22 @@ def album_of(ranked: Ranked, rows: Sequence[int], thumbnail: Thumbnail | None) -
         number = len(entries)
         entries[row] = Entry(number, row, alt, picture, text, int(ranked.rank[row]), label)
     return Album(entries, side)
+
+
+def large_pictures(
+    ranked: Ranked, album: Album, rows: Sequence[int], thumbnail: Thumbnail | None
+) -> dict[int, str]:
+    """Pictures larger than in the galleries, by number; rows: whose, the most telling first."""
+    read = thumbnail or pictures_of(ranked.samples, ranked.rows, LARGE_SIDE)
+    left = min(LARGE_BYTES, PAGE_BYTES - sum(len(e.picture or "") for e in album.entries.values()))
+    entries = album.take(list(dict.fromkeys(rows)))[: left // (LARGE_SIDE**2 // 4)]
+    found = addresses(read, [entry.row for entry in entries], LARGE_SIDE)
+    out: dict[int, str] = {}
+    for entry, picture in zip(entries, found, strict=True):
+        if picture is not None and picture != entry.picture and len(picture) <= left:
+            left -= len(picture)
+            out[entry.number] = picture
+    return out
 
 
 def page_data(ranked: Ranked, album: Album) -> dict[str, Any]:

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
+from sebra.measuring.ranks import areas
 from sebra.samples.table import FeatureArray
 from sebra.showing import charts
-from sebra.showing.naming import areas
 from sebra.showing.ranked import FOLLOWS, Ranked
 from sebra.showing.words import figure, listed, name, percent, shortened, visible
 

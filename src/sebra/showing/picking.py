@@ -42,19 +42,25 @@ class Picked:
 
     def by_importance(self) -> list[int]:
         """Every picked row once; what must be seen comes first, should space run out."""
-        return list(dict.fromkeys(self._all()))
+        spread = (row for c in self.classes for row in self.spread[c].tolist())
+        return list(
+            dict.fromkeys([*self._ends(), *self._sides(), *self.suspects.tolist(), *spread])
+        )
 
-    def _all(self) -> Iterator[int]:
+    def most_telling(self) -> list[int]:
+        """Rows to look at closely, both sides of the patterns first; one may come twice."""
+        return [*self._sides(), *self.suspects.tolist(), *self._ends()]
+
+    def _ends(self) -> Iterator[int]:
         for c in self.classes:
             yield from self.most[c].tolist()
             yield from self.least[c].tolist()
+
+    def _sides(self) -> Iterator[int]:
         for contrasts in self.contrasts.values():
             for contrast in contrasts:
                 yield from contrast.follows.tolist()
                 yield from contrast.breaks.tolist()
-        yield from self.suspects.tolist()
-        for c in self.classes:
-            yield from self.spread[c].tolist()
 
 
 def pick(ranked: Ranked) -> Picked:

@@ -9,7 +9,7 @@ import numpy as np
 from markupsafe import Markup
 
 from sebra.showing import charts, facts, findings
-from sebra.showing.album import Album, album_of, page_data, search_index
+from sebra.showing.album import Album, album_of, large_pictures, page_data, search_index
 from sebra.showing.groups import group_context
 from sebra.showing.picking import Picked, pick
 from sebra.showing.ranked import Ranked, ranked_of
@@ -78,12 +78,14 @@ def page_context(run: ReportInput) -> dict[str, Any]:
         "seconds": _seconds(run),
         "album": album,
         "model": run.metrics.get("model"),
+        "checks": run.metrics.get("checks", ()),
         "verdicts": run.verdicts,
         "data": {**page_data(ranked, album), "verdicts": run.verdicts},
         "index": search_index(ranked),
         # Samples of the galleries carry their picture in the markup, so that it shows without
         # scripts; the others are filled in from here.
         "pictures": _later_pictures(picked, album),
+        "large": large_pictures(ranked, album, picked.most_telling(), run.thumbnail),
     }
 
 

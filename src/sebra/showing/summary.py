@@ -104,7 +104,7 @@ def _from_verdict(biases: Sequence[Bias], verdict: Mapping[str, str]) -> Summary
     found = _from_biases(biases) if biases else Summary("unknown", Markup())
     if verdict["state"] == "found":
         return Summary(found.level, found.headline, [why, *found.answers])
-    headline = Markup("It cannot be told whether there is a pattern: look at the galleries")
+    headline = Markup("The figures cannot show whether there is a pattern: look at the galleries")
     if biases:
         headline = Markup(
             "A possible pattern, which the controls do not confirm: compare both sides"

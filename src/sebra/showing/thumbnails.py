@@ -25,6 +25,8 @@ AIM_BYTES = 7_000_000  # for all pictures, by estimate; the page's budget is wha
 LONGEST = 1.6  # of the long side to `side`; a longer picture is made smaller
 FULL_COLOUR_BELOW = 64  # small pictures keep their colour resolution
 THREADS = 4
+SIDE = 224  # of a heat map
+STRONGEST = 0.75  # opacity where the map is 1
 
 
 def side_for(count: int) -> int:
@@ -96,13 +98,6 @@ def data_address(image: Image.Image, side: int) -> str:
         icc_profile=None,
     )
     return "data:image/jpeg;base64," + base64.b64encode(out.getvalue()).decode("ascii")
-
-
-if TYPE_CHECKING:
-    from PIL import Image
-
-SIDE = 224
-STRONGEST = 0.75  # opacity where the map is 1
 
 
 def heated(heat: npt.NDArray[Any], picture: npt.NDArray[Any]) -> Image.Image:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sebra.engine.session import ProgressSink
-from sebra.plugins import MODELS, plugins
+from sebra.plugins import CHECKS, MODELS, plugins
 from sebra.runs.folder import RunFolder
 from sebra.workflows.prepared import Source
 from sebra.workflows.rank import RankOptions, RankRun, finish, rank
@@ -27,8 +27,11 @@ def audit(
     if asked is not None:
         with run.meter.phase("predictions"):
             run.metrics["model"] = asked(folder, progress)
-        folder.write_metrics(run.metrics)
-    with run.meter.phase("report"):
+    with run.meter.phase("checks"), run.prepared.session.working("ordinary checks"):
+        found = [check.load()(run.prepared.samples) for check in plugins(CHECKS).values()]
+        run.metrics["checks"] = [finding for findings in found for finding in findings]
+    folder.write_metrics(run.metrics)
+    with run.meter.phase("report"), run.prepared.session.working("writing the report"):
         run.metrics["report"] = str(report_run(folder))
     finish(run.metrics, run.meter, folder)
     return run

@@ -15,8 +15,8 @@ from sebra.debiasing.auto import Auto
 from sebra.debiasing.method import Method
 from sebra.debiasing.model import Model, assemble
 from sebra.debiasing.registry import method_class
+from sebra.debiasing.selection import Selector
 from sebra.engine import networks
-from sebra.engine.device import load_optimisers
 from sebra.engine.networks import Network
 from sebra.engine.session import ProgressSink, Session
 from sebra.errors import UsageError
@@ -69,6 +69,7 @@ class DebiasRun:
     """A trained model with everything that was measured on the way."""
 
     model: Model
+    network: Network  # what was trained; takes what the tasks of `prepared` have
     metrics: dict[str, Any]
     history: list[dict[str, Any]]
     prepared: Prepared
@@ -111,8 +112,6 @@ def debias(
             if leaks is not None:
                 session.note(leaks)
             _settle(prepared, options, ranking)
-        with meter.phase("start"):
-            load_optimisers()
         with meter.phase("debias"):
             run = debias_prepared(prepared, options, session, meter, ranking)
     if folder is not None:
@@ -132,10 +131,13 @@ def debias_prepared(
     meter: Meter,
     ranking: Ranking | None = None,
     test: bool = True,
+    choose: Callable[..., Selector] = make_selector,
+    wide: bool = True,
 ) -> DebiasRun:
     """Trains on a prepared data set; ranks first where the method needs it and none is given.
 
-    test: False leaves the test split alone until `evaluate` of what is returned is called.
+    test: False leaves the test split to `evaluate` of what is returned. choose: makes the selector.
+    wide: False keeps the parts of frozen pictures from methods that would see them.
     """
     method, settled = _settle(prepared, options, ranking)
     config, ranked_by = settled.config, ranked_by_run(ranking)
@@ -154,12 +156,14 @@ def debias_prepared(
     if ranking is not None and config.weighs_noise and "noise" not in ranking.table:
         add_noise(ranking, prepared, session, meter)
     over_features = prepared.mode == "features"
-    seed, holds_out = prepared.source.seed, method.holds_out(over_features)
-    parts = split_training(prepared.samples, seed, holds_out)
+    if over_features and wide and method.sees_patches:
+        prepared = prepared.widened()
+    holds_out = method.holds_out(over_features)
+    parts = split_training(prepared.samples, prepared.source.seed, holds_out)
     if "groups" in method.needs:
         parts = annotated(prepared.samples, parts, session)
     pool = pool_of(prepared, on, parts, ranking)
-    selector = make_selector(prepared, parts, pool, ranking, options.select)
+    selector = choose(prepared, parts, pool, ranking, options.select)
     with meter.phase("debias"):
         index = torch.from_numpy(parts.train).to(prepared.device)
         task = prepared.task("train").subset(index)
@@ -185,7 +189,9 @@ def debias_prepared(
         metrics["plain"] = _evaluate(prepared, parts, plain, options.min_group) if test else {}
     if ranking is not None:
         metrics["ranking"] = measure(ranking, prepared.samples)
-    return DebiasRun(model, metrics, selector.rows, prepared, ranking, settled, ranked_by, judge)
+    return DebiasRun(
+        model, network, metrics, selector.rows, prepared, ranking, settled, ranked_by, judge
+    )
 
 
 def check_options(options: DebiasOptions) -> None:
@@ -197,9 +203,9 @@ def check_options(options: DebiasOptions) -> None:
     if options.verdicts is not None and "ranking" not in method_class(options.method).needs:
         raise UsageError(f"--verdicts: {options.method} uses no ranking, so no verdicts either")
     if options.verdicts is not None and options.rank_method is not None:
-        raise UsageError("--verdicts, --rank-method: verdicts are about a ranking that is made")
+        raise UsageError("--verdicts, --rank-method: verdicts already belong to a ranking")
     if options.ranking is not None and for_ranker(options.overrides):
-        raise UsageError("--ranking, --set rank.…: the ranking is made; settings come too late")
+        raise UsageError("--ranking, --set rank.…: settings come too late for a finished ranking")
     require("--select", options.select)
     if options.select == "groups" and options.method == "auto":
         raise UsageError("--select groups: auto chooses without attributes; name another --method")
@@ -210,14 +216,8 @@ def check_options(options: DebiasOptions) -> None:
 
 def _method(options: DebiasOptions, mode: str) -> tuple[Method[Any], Settled[Any]]:
     kind = method_class(options.method)
-    settled = settle(
-        kind.config_class,
-        "debias",
-        options.method,
-        mode,
-        named_preset(options.preset),
-        for_method(options.overrides),
-    )
+    preset, own = named_preset(options.preset), for_method(options.overrides)
+    settled = settle(kind.config_class, "debias", options.method, mode, preset, own)
     return kind(settled.config), settled
 
 
@@ -239,6 +239,8 @@ def _model(prepared: Prepared, network: Network, method: str) -> Model:
     if prepared.mode != "features" or prepared.samples.kind == "features":
         return Model(network, classes, (network.spec,), details, prepared.tokeniser)
     spec = prepared.backbone_spec()
+    if prepared.wide:
+        spec, network = prepared.over_cells(network)
     backbone = networks.build(spec, 0, prepared.weights).to(prepared.device)
     whole = assemble([backbone, network])
     return Model(whole, classes, (spec, network.spec), details, prepared.tokeniser)
@@ -249,9 +251,8 @@ def _evaluate(prepared: Prepared, parts: Parts, network: Network, min_group: int
     samples = prepared.samples
     for name in ("test", "val"):
         if len(samples.rows(name)):
-            task = prepared.task(name)
-            samples = prepared.samples
-            predicted = predicted_classes(network, task)
+            predicted = predicted_classes(network, prepared.task(name))
+            samples = prepared.samples  # without what could not be read
             found = score(samples, samples.rows(name), predicted, min_group)
             return {"split": name, **found.to_dict()}
     if len(parts.evaluate) == 0:

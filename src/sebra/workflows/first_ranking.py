@@ -44,7 +44,7 @@ def rank_first(
         figures = ranking.table.select_dtypes("number")
         out = {str(c): torch.from_numpy(figures[c].to_numpy().copy()) for c in figures}
         model = {} if ranking.patterns is None else vars(ranking.patterns)
-        return {**out, **{f"{_PATTERNS}{k}": v for k, v in model.items()}}
+        return {**out, **{f"{_PATTERNS}{k}": v for k, v in model.items() if v is not None}}
 
     found = dict(session.once("ranking", compute))
     model = {k: found.pop(k) for k in list(found) if k.startswith(_PATTERNS)}

@@ -214,5 +214,5 @@ def _weights(option: str | None, backbone: str) -> Weights | None:
             raise UsageError(f"--weights hub: no pretrained {backbone} could be fetched")
         return found
     weights = read_weights(option)
-    weights.fill(networks.build(NetworkSpec(backbone, (3, 32, 32), 2), 0).body, backbone)
+    networks.build(NetworkSpec(backbone, (3, 32, 32), 2), 0, weights)  # refuses what does not fit
     return weights

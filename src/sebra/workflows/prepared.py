@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
 from sebra.engine import distributed, networks
+from sebra.engine.cells import over_cells
 from sebra.engine.features import Features, extract_features, moments
 from sebra.engine.networks import LINEAR, Network, NetworkSpec
 from sebra.engine.patches import Basis
@@ -73,12 +73,14 @@ class Prepared:
     tokeniser: Tokeniser | None = None
     _contents: dict[str, tuple[Samples, Readable]] = field(default_factory=dict)
     _splits: dict[str, tuple[Samples, Inputs]] = field(default_factory=dict)
+    _features: dict[str, Features] = field(default_factory=dict)
     _patches: dict[str, Inputs] = field(default_factory=dict)
+    _all: dict[str, Inputs] = field(default_factory=dict)  # penultimate and patch features
     _figures: dict[str, torch.Tensor] = field(default_factory=dict)
     _basis: Basis | None = None
     _moments: tuple[torch.Tensor, torch.Tensor] | None = None
     _head: Build | None = None  # over patch features
-    _looks: set[str] = field(default_factory=lambda: {"train", "val"})  # splits with patch features
+    wide: bool = False  # whether tasks have patch features beside the penultimate ones
 
     @property
     def faults(self) -> tuple[Fault, ...]:
@@ -94,12 +96,33 @@ class Prepared:
             self._splits[name] = self._load(name)
         return self._splits[name]
 
+    def widened(self) -> Prepared:
+        """The same with tasks that have patch features as well, where there are any."""
+        self.split("train")
+        return replace(self, wide=True, _moments=None) if self._patches else self
+
     def task(self, name: str = "train") -> Task:
         """A split as a task; attributes stay behind."""
-        samples, inputs = self.split(name)
+        samples, inputs = self._seen(name)
         if self.mode == "features" and self._moments is None:
-            self._moments = moments(self.split("train")[1])
-        return self._task(samples, inputs, self.build)
+            self._moments = moments(self._seen("train")[1])
+        task = self._task(samples, inputs, self.build)
+        return replace(task, core=self.split(name)[1].shape[0]) if self.wide else task
+
+    def over_cells(self, network: Network) -> tuple[NetworkSpec, Network]:
+        """What sees the pictures themselves, and a network over wide features made for it."""
+        assert self._basis is not None
+        core = self.split("train")[1].shape[0]
+        spec = replace(self.backbone_spec(), cells=self._basis.side)
+        return spec, over_cells(network, core, self._basis)
+
+    def _seen(self, name: str) -> tuple[Samples, Inputs]:
+        samples, inputs = self.split(name)
+        if not self.wide:
+            return samples, inputs
+        if name not in self._all:
+            self._all[name] = Inputs(self._features[name].all, self.device)
+        return samples, self._all[name]
 
     def rank_task(self, ranker: Ranker[Any] | None = None, name: str = "train") -> Task:
         """A split as a ranker sees it: over frozen features of pictures, their patch features."""
@@ -133,28 +156,10 @@ class Prepared:
         """How far the samples of a split follow the patterns of a ranking; None if not known."""
         if ranking is None or ranking.patterns is None or self.mode != "features":
             return None
-        if name not in self._looks:
-            self._looks.add(name)
-            self._splits.pop(name, None)
         task = self.rank_task(name=name)
         everyone = torch.arange(len(task), device=self.device)
         follows = ranking.patterns.follows(task.seen(everyone), task.targets)
         return torch.from_numpy(follows).float()
-
-    def imagenet(self) -> tuple[list[str], npt.NDArray[np.float32]] | None:
-        """ImageNet's words and how far the training pictures are like each, n x 1000.
-
-        None where the weights come without their classifier, or are not ImageNet's.
-        """
-        head = None if self.weights is None else self.weights.classifier(self.backbone)
-        if head is None or self.mode != "features":
-            return None
-        from timm.data.imagenet_info import ImageNetInfo
-
-        inputs = self.split("train")[1]
-        values = inputs.batch(torch.arange(len(inputs), device=inputs.device)).float().cpu()
-        described = ImageNetInfo().label_descriptions()
-        return [d.partition(",")[0] for d in described], (values @ head[0].T + head[1]).numpy()
 
     def _task(self, samples: Samples, inputs: Inputs, build: Build) -> Task:
         return Task(
@@ -172,7 +177,7 @@ class Prepared:
         return build_network(self.spec(hidden), seed, self.weights, self._moments, self.device)
 
     def spec(self, hidden: int = 0) -> NetworkSpec:
-        samples, inputs = self.split("train")
+        samples, inputs = self._seen("train")
         classes = len(samples.classes)
         if self.mode == "features":
             return NetworkSpec(LINEAR, (inputs.shape[0],), classes, hidden=hidden)
@@ -193,6 +198,7 @@ class Prepared:
         if self.mode != "features" or isinstance(content, FeatureArray):
             return part, inputs
         features = self._extract(content, inputs, name)
+        self._features[name] = features
         if features.patches is not None and features.basis is not None:
             self._patches[name] = Inputs(features.patches, self.device)
             if name == "train":
@@ -231,7 +237,7 @@ class Prepared:
 
     def _extract(self, content: ImageArray | TokenArray, inputs: Inputs, name: str) -> Features:
         look: bool | Basis = name == "train"
-        if not look and name in self._looks and len(self.samples.rows("train")):
+        if not look and len(self.samples.rows("train")):
             self.split("train")
             look = self._basis or False
         show = _Bar(self.session, f"features {name}", len(inputs))

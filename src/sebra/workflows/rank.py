@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 
 from sebra import __version__
-from sebra.engine.device import load_optimisers
 from sebra.engine.session import ProgressSink, Session
 from sebra.errors import UsageError
 from sebra.measuring.ranks import quality_of
-from sebra.plugins import TUNERS, plugins
+from sebra.plugins import EXPLAINERS, TUNERS, plugins
 from sebra.ranking.controls import run_controls
 from sebra.ranking.noise import NoiseEstimate, estimate_noise, too_large
 from sebra.ranking.ranking import Monitor, Ranker, Ranking
@@ -23,11 +22,11 @@ from sebra.runs.config import Settled, named_preset, ranking_network, settle
 from sebra.runs.folder import CONFIG, RANKING, RunFolder
 from sebra.runs.meter import Meter
 from sebra.samples.table import Samples
+from sebra.whole import utf8
 from sebra.workflows.history import history_of
-from sebra.workflows.naming import name_patterns
 from sebra.workflows.prepare import for_ranking, prepare
 from sebra.workflows.prepared import Prepared, Source
-from sebra.workflows.saliency import find_saliency, save_saliency
+from sebra.workflows.saliency import save_saliency
 from sebra.workflows.verdict import verdict_of
 from sebra.workflows.verdicts import carry_over, judged, write_patterns
 
@@ -80,13 +79,16 @@ def rank(
         run = rank_prepared(prepared, ranker, session, meter)
         judge(run, ranker, session, meter)
         with meter.phase("words"), session.working("looking for words"):
-            name_patterns(run.ranking, run.prepared)
+            plugins(EXPLAINERS)["words"].load()(run.ranking, run.prepared)
     if trials:
         run.metrics["tuning"] = trials
     if folder is not None:
         with meter.phase("write"):
             ranker.leave(folder.path, run.prepared.split("train")[0], session)
-            save_saliency(folder.path, find_saliency(run.ranking, prepared, meter))
+            state = run.metrics["verdict"]["state"]
+            find = plugins(EXPLAINERS)["places"].load()
+            maps = find(run.ranking, prepared, meter, state, ranker.names_patterns)
+            save_saliency(folder.path, maps)
             run.metrics["notes"] = list(session.notes)
             write_rank_run(folder, run, {**identity, **settled.tables()})
             if before is not None:
@@ -109,14 +111,8 @@ def check_options(options: RankOptions) -> None:
 def ranker_for(options: RankOptions, mode: str) -> tuple[Ranker[Any], Settled[Any]]:
     """The ranker that the options name, and its settings in this mode."""
     kind = ranker_class(options.method)
-    settled = settle(
-        kind.config_class,
-        "rank",
-        options.method,
-        mode,
-        named_preset(options.preset),
-        options.overrides,
-    )
+    preset, method = named_preset(options.preset), options.method
+    settled = settle(kind.config_class, "rank", method, mode, preset, options.overrides)
     return kind(settled.config), settled
 
 
@@ -136,8 +132,6 @@ def tuned(
     space = tuner.space_of(options.method, options.overrides, config)
     with meter.phase("open"):
         task = prepared.rank_task(ranker)
-    with meter.phase("start"):
-        load_optimisers()
     with meter.phase("tune"):
         config, trials = tuner.tune(
             task, type(ranker), config, space, session, options.tune_seconds
@@ -170,8 +164,6 @@ def ranking_of(
     """The ranking of the training split, with who is likely mislabelled; every command's own."""
     with meter.phase("open"):
         task = prepared.rank_task(ranker)
-    with meter.phase("start"):
-        load_optimisers()
     with meter.phase("rank"):
         result = ranker.rank(task, session, monitor)
     with meter.phase("measure"):
@@ -202,7 +194,7 @@ def add_noise(
         )
         return
     part, _ = prepared.split("train")
-    with meter.phase("noise"):
+    with meter.phase("noise"), session.working("looking for wrong labels"):
         found = estimate_noise(task) if known is None else known
     names = np.asarray(part.classes, dtype=object)
     ranking.table = ranking.table.assign(
@@ -273,7 +265,7 @@ def open_session(
         return Session(None, identity, progress=progress)
     if not resume and folder.has(CONFIG):
         held = folder.read_config().get("data")
-        if held != identity["data"]:
+        if held != utf8(identity["data"]):
             raise UsageError(
                 f"--out: {folder.path} holds a run of {held}; choose another folder, or remove it"
             )

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sebra import __version__
 from sebra.errors import UsageError
 from sebra.ranking.ranking import Ranking
-from sebra.runs.folder import HISTORY, METRICS, RANKING, REPORT, RunFolder, schema_faults
+from sebra.runs.folder import HISTORY, METRICS, RANKING, REPORT, RunFolder
 from sebra.runs.seal import seal_again
 from sebra.samples.open import open_samples
 from sebra.samples.parquet import read_parquet
@@ -18,6 +18,9 @@ from sebra.showing.report import ReportInput, write_report
 from sebra.showing.thumbnails import heated
 from sebra.workflows.saliency import load_saliency
 from sebra.workflows.verdicts import verdicts_of
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def report_run(folder: RunFolder, out: str | None = None, data: str | None = None) -> Path:
@@ -29,9 +32,6 @@ def report_run(folder: RunFolder, out: str | None = None, data: str | None = Non
     attributes = config.get("attributes")
     samples = open_samples(source, tuple(attributes) if attributes else None)
     metrics = folder.read_metrics() if folder.has(METRICS) else {}
-    wrong = schema_faults(metrics)
-    if wrong:
-        raise UsageError(f"{folder.path / METRICS}: not the metrics of a run ({wrong[0]})")
     comparisons = metrics.get("comparisons", ())
     if not comparisons and metrics.get("evaluation"):
         name = str(metrics.get("method", "model"))
@@ -56,14 +56,13 @@ def report_input(
 ) -> ReportInput:
     """Everything the report shows, from a run folder."""
     ranking = Ranking.load(folder.path)
-    history = read_parquet(folder.path / HISTORY) if folder.has(HISTORY) else None
     return ReportInput(
         title=f"Sebra: {samples.name}",
         table=ranking.table,
         samples=samples,
         data=str(config.get("data", samples.source)),
         folder=str(folder.path),
-        history=history if history is not None and "learned" in history.columns else None,
+        history=_history(folder.path / HISTORY),
         metrics=metrics,
         config=config,
         faults=folder.read_quarantine(),
@@ -77,6 +76,20 @@ def report_input(
         },
         verdicts=verdicts_of(folder).to_dict(),
     )
+
+
+def _history(file: Path) -> pd.DataFrame | None:
+    """The rounds of a run as numbers by class; None where it has none."""
+    from pandas.api.types import infer_dtype, is_numeric_dtype
+
+    table = read_parquet(file) if file.is_file() else None
+    if table is None or not {"epoch", "label", "learned"} <= set(table.columns):
+        return None
+    for name, column in table.items():
+        kind = infer_dtype(column, skipna=False)
+        if kind != "string" if name == "label" else not is_numeric_dtype(column):
+            raise UsageError(f"{file}: not the history of a run (column {name})")
+    return table
 
 
 def command_of(config: Mapping[str, Any]) -> str:

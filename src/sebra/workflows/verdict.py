@@ -34,5 +34,5 @@ def _verdict(ranking: Ranking, names_patterns: bool, controls: Controls | None) 
     if controls is None or said is None:
         return CANNOT_TELL, "no pattern was found, and no controls say what would have been"
     if controls.found >= SURE * len(controls.areas):
-        return NOTHING, f"those that models fail on share no property; {said}"
+        return NOTHING, f"the samples that models fail on share no property; {said}"
     return CANNOT_TELL, f"no pattern was found, but {said}"

@@ -43,6 +43,7 @@ class Resample(Method[ResampleConfig]):
     needs = frozenset({"ranking"})
     config_class = ResampleConfig
     in_processes = True
+    sees_patches = True
 
     def __init__(self, config: ResampleConfig) -> None:
         super().__init__(config)

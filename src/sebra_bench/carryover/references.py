@@ -46,6 +46,8 @@ def logistic(prepared: Prepared, seed: int, balanced: bool) -> Reference:
     many and each is rare, cross-validation says which of the two teaches more.
     """
     samples = prepared.samples
+    if balanced and prepared.mode == "features":
+        prepared = prepared.widened()  # what plain training has
     train, test = _features(prepared, "train"), _features(prepared, "test")
     mean, spread = train.mean(axis=0), train.std(axis=0)
     spread = np.where(spread > 0, spread, 1)

@@ -191,7 +191,7 @@ class _Bench:
             "evaluation": _kept(run.metrics["evaluation"]),
             "selection": run.metrics["selection"],
             "notes": run.metrics.get("notes", []),
-            "ece": self._ece(_probabilities(run, prepared)),
+            "ece": self._ece(_probabilities(run)),
         }
         if "plain" in run.metrics:
             found["plain"] = _kept(run.metrics["plain"])
@@ -217,10 +217,9 @@ def _kept(evaluation: Row) -> Row:
     return {k: v for k, v in evaluation.items() if k not in ("groups", "per_class")}
 
 
-def _probabilities(run: DebiasRun, prepared: Prepared) -> Any:
+def _probabilities(run: DebiasRun) -> Any:
     """Of the test samples, by the trained part alone where the features are there already."""
-    network = getattr(run.model.network, "top", run.model.network)
-    task = prepared.task("test")
+    network, task = run.network, run.prepared.task("test")
     with evaluating(network):
         out = predict(network, task, torch.arange(len(task), device=task.device))
     return out.softmax(1).cpu().numpy().astype(np.float64)

@@ -108,7 +108,16 @@ ProtocolKind = Annotated[
     typer.Option(
         "--protocol",
         metavar="NAME",
-        help="label-free or groups: declared settings, chosen on validation, test looked at once.",
+        help="label-free, groups or both: declared settings, chosen on validation, test looked at "
+        "once.",
+    ),
+]
+Deadline = Annotated[
+    float | None,
+    typer.Option(
+        "--deadline",
+        metavar="SECONDS",
+        help="Ends by then; finished runs stay, and the same command goes on with the others.",
     ),
 ]
 Out = Annotated[
@@ -139,6 +148,7 @@ def bench(
     min_group: MinGroup = 20,
     jobs: Jobs = 1,
     protocol: ProtocolKind = None,
+    deadline: Deadline = None,
     out: Out = None,
     device: o.Device = "auto",
     mode: o.Mode = "auto",
@@ -172,6 +182,7 @@ def bench(
         rank_mode=rank_mode,
         jobs=jobs,
         protocol=protocol,
+        deadline=deadline,
     )
     check_settings(options)
     sources = [
@@ -307,6 +318,12 @@ def results(
     everything: Annotated[
         bool, typer.Option("--all", help="With the tables of every experiment.")
     ] = False,
+    front: Annotated[
+        str | None,
+        typer.Option(
+            "--front", metavar="FILE", help="A page that gets the short table between its marks."
+        ),
+    ] = None,
     as_json: o.Json = False,
 ) -> None:
     """Write one page of all rows under FOLDER: an overview, then the paper's Tables 1 to 6."""
@@ -321,6 +338,13 @@ def results(
     if target.is_dir():
         raise UsageError(f"--page: {page} is a folder; name a file")
     RunFolder(target.parent).write_text(target.name, text)
+    if front is not None:
+        from sebra_bench.front import with_table
+        from sebra_bench.protocol_tables import protocol_rows
+
+        known = Path(front).read_text(encoding="utf-8") if Path(front).is_file() else ""
+        made = with_table(known, protocol_rows(Path(folder)))
+        RunFolder(Path(front).parent).write_text(Path(front).name, made)
     emit({"rows": rows, "page": page}, as_json)
     if not as_json:
         line(f"{rows} rows: {page}")

@@ -1,4 +1,4 @@
-"""`sebra bench plant` and `sebra bench carryover`."""
+"""`sebra bench plant`, `sebra bench carryover` and `sebra bench naming`."""
 
 from __future__ import annotations
 
@@ -18,10 +18,13 @@ CARRY_EXAMPLE = (
     "Example: sebra bench carryover --sets quick --methods auto --seeds 3 --out runs/carry"
 )
 
+NAMING_EXAMPLE = "Example: sebra bench naming --sets planted:report --out runs/naming"
+
 
 def register(app: typer.Typer) -> None:
     app.command("plant", epilog=PLANT_EXAMPLE)(plant)
     app.command("carryover", epilog=CARRY_EXAMPLE)(carryover)
+    app.command("naming", epilog=NAMING_EXAMPLE)(naming)
 
 
 def plant(
@@ -123,6 +126,48 @@ def carryover(
         _show(lines, figures)
         commits = sorted({str(row.get("commit", row["version"])) for row in rows})
         line(f"rows: {out}, of {', '.join(commits)}")
+
+
+def naming(
+    out: Annotated[
+        str,
+        typer.Option(
+            "--out", metavar="FOLDER", help="Where rows.jsonl lies; sets in it are not run again."
+        ),
+    ],
+    sets: Annotated[
+        str, typer.Option("--sets", metavar="A,B", help="Planted sets, as for carryover.")
+    ] = "planted",
+    as_json: o.Json = False,
+) -> None:
+    """Are planted marks named by the right kind of word, and are maps warm where they are?"""
+    from sebra.errors import UsageError
+    from sebra_bench.carryover.naming import naming as run
+    from sebra_bench.carryover.naming import summary
+    from sebra_bench.carryover.sets import PLANTED, choose_sets
+
+    chosen = choose_sets(o.split_names(sets) or ())
+    if any(s.kind != PLANTED for s in chosen):
+        raise UsageError("--sets: only planted sets have a mark to name")
+    rows = run(chosen, Path(out), Bars())
+    emit({"summary": summary(rows), "sets": rows}, as_json)
+    if not as_json:
+        columns = ["set", "found", "first words", "right", "peaks", "true sides", "right", "peaks"]
+        cells = []
+        for row in rows:
+            sides = [row.get(side) for side in ("found", "true")]
+            cells.append([row["data"], row["verdict"], *(c for s in sides for c in _said(s))])
+        table("Words and places of planted marks", columns, cells)
+        for key, value in summary(rows).items():
+            line(f"{key}: {value}")
+
+
+def _said(sides: dict[str, Any] | None) -> list[str]:
+    if sides is None:
+        return ["–", "–", "–"]
+    words = ", ".join(word["kind"] for word in sides["words"][:2]) or "none"
+    peaks = " ".join(_number(p, 2) for p in sides.get("peaks", {}).values())
+    return [words, "yes" if sides["right"] else "no", peaks]
 
 
 def _show(lines: list[Any], figures: list[dict[str, Any]]) -> None:

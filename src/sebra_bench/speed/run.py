@@ -13,7 +13,7 @@ import torch
 
 from sebra import __version__
 from sebra.debiasing.contrastive import ContrastiveConfig
-from sebra.engine.device import choose_device, load_optimisers, setup
+from sebra.engine.device import choose_device, setup
 from sebra.engine.session import ProgressSink, Session
 from sebra.errors import CollapsedError, UsageError
 from sebra.ranking.sebra import SebraConfig
@@ -92,7 +92,6 @@ def speed(
     """Measures the sections one after the other; writes the table and `metrics.json`."""
     device = choose_device(source.device)
     setup(device)
-    load_optimisers()
     meter, session = Meter(), Session(progress=progress)
     folder.write_config(
         {"command": "bench speed", "version": __version__, **source.to_dict(), **_settings(options)}

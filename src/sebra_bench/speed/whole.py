@@ -21,7 +21,7 @@ from sebra_bench.speed.rates import Line
 from sebra_bench.speed.tools import seconds_of
 
 COMMANDS = (("rank",), ("rank", "--method", "peel"), ("audit",), ("debias",))
-_BATCH, _COMPARED = 64, 16
+_BATCH, _COMPARED = 32, 16
 
 
 def engine_lines(prepared: Prepared) -> list[Line]:

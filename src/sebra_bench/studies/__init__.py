@@ -34,6 +34,10 @@ STUDIES: dict[str, tuple[str, str]] = {
         "sebra_bench.studies.peel",
         "alignment of peel's stages with each attribute, beside the faithful method's reversal",
     ),
+    "published": (
+        "sebra_bench.studies.published",
+        "ranking and debiasing with the published settings, beside what the published code gives",
+    ),
     "qualitative": (
         "sebra_bench.studies.qualitative",
         "pictures of both ends of the ranking, and of the neurons that count most",

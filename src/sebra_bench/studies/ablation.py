@@ -26,6 +26,7 @@ VARIANTS = {
     Spec("sebra", "sebra"): "u and v\n(Sebra)",
     Spec("sebra[use_u=false]", "sebra", ("use_u=false",)): "v alone",
     Spec("erm", "erm"): "neither\n(ERM)",
+    Spec("erm[by=last]", "erm", ("by=last",)): "ERM, last\nepoch alone",
     Spec("random", "random"): "random\norder",
 }
 
@@ -38,7 +39,8 @@ def ablation(bench: Workbench) -> Study:
     source = "ablation" if paper.ranking("sebra", "ablation") else "rankings"
     table = rankings_table(f"{bench.name}: ablation of the ranking", entries, paper, source)
     table.remarks.append(
-        "sebra[use_u=false]: selection v without upweighting u; erm: neither of them"
+        "sebra[use_u=false]: selection v without upweighting u; erm: neither of them, ranked by "
+        "when a sample is learned; erm[by=last]: by its probability after the last epoch"
     )
     figures = _draw(bench, entries, measures, paper, source)
     return Study([table], figures, metrics_of([], entries))

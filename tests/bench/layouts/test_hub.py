@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from sebra.samples.open import open_samples
 from sebra.samples.table import ImageFiles, Texts
 from sebra_bench.layouts import hub
 
-pytest.importorskip("datasets", reason="needs the extra hub")
+pytestmark = pytest.mark.skipif(find_spec("datasets") is None, reason="needs the extra hub")
 
 
 @pytest.fixture(autouse=True)

@@ -36,18 +36,25 @@ const facts = (sample) => {
 };
 const drawPicture = (number) => {
   const sample = samples[number];
-  const source = picture(number);
-  const element = document.createElement(source ? "img" : "p");
+  const source = largePicture(number);
+  const element = document.createElement(source ? "button" : "p");
   if (source) {
-    element.alt = altOf(sample);
-    element.src = source;
-    sharpen(element);
+    const image = document.createElement("img");
+    image.alt = altOf(sample);
+    image.src = source;
+    sharpen(image);
+    element.type = "button";
+    element.className = "zoom";
+    element.title = "Whole window and back (F)";
+    element.append(image);
   } else {
     element.dir = "auto";
     element.textContent = sample.text || "No picture of this sample is in this file.";
   }
   byId("d-picture").replaceChildren(element);
 };
+// The picture alone, as large as the window allows; again for the figures beside it.
+const zoom = () => detail.classList.toggle("whole");
 const drawMarks = (sample) => {
   const marked = marks.get(sample.id);
   for (const button of detail.querySelectorAll("[data-mark]")) {
@@ -96,6 +103,7 @@ const copyText = async (text) => {
 };
 
 detail.addEventListener("close", () => {
+  detail.classList.remove("whole");
   const tile = shown.tiles[shown.place];
   for (const other of tilesOf(tile.closest(".grid") ?? tile)) other.tabIndex = -1;
   tile.tabIndex = 0;
@@ -103,6 +111,7 @@ detail.addEventListener("close", () => {
 });
 detail.addEventListener("click", (event) => {
   if (event.target === detail) { detail.close(); return; }
+  if (event.target.closest(".zoom")) { zoom(); return; }
   const button = event.target.closest("button[data-mark]");
   if (!button) return;
   const label = button.dataset.mark === "relabel" ? Number(byId("d-label").value) : undefined;

@@ -36,6 +36,7 @@ document.addEventListener("keydown", (event) => {
     if (choosing && !(key in KEYS)) return;
     if (event.key === "ArrowLeft") turn(-1);
     else if (event.key === "ArrowRight") turn(1);
+    else if (key === "f" && !choosing) zoom();
     else if (key in KEYS) {
       event.preventDefault();
       markShown(KEYS[key], key === "r" ? nextLabel(samples[shown.number]) : undefined);

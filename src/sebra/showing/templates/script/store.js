@@ -34,6 +34,10 @@ const picture = (number) => {
   return later[number];
 };
 
+// Some are also there larger, for the dialog.
+let larger = null;
+const largePicture = (number) => (larger ??= parsed("large"))[number] ?? picture(number);
+
 // The ids of all samples, known or not by picture; null where they were too many for the file.
 let index;
 const everyId = () => (index === undefined ? (index = parsed("index")) : index);

@@ -1,4 +1,4 @@
-"""What can be said of the samples of a run, for words that name its patterns."""
+"""Plain words for a pattern: figures of pictures, facts of their files, phrases of texts."""
 
 from __future__ import annotations
 
@@ -10,26 +10,18 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from sebra.loading.descriptors import BORDER, FIGURES, PLACES, columns_of, described
 from sebra.loading.inputs import Inputs, content_key
-from sebra.ranking.ranking import Ranking
-from sebra.samples.table import (
-    Attribute,
-    FeatureArray,
-    ImageArray,
-    ImageFiles,
-    Samples,
-    Texts,
-)
-from sebra.showing.naming import Family, words_of
+from sebra.samples.table import ImageArray, ImageFiles, Samples, Texts
 from sebra.workflows.prepared import Prepared
+from sebra_tools.words import Family
 
 Array = npt.NDArray[Any]
-FOLLOWS = 0.5
-MOST_LEVELS = 50
 MOST_PHRASES = 2000
 RARE = 0.01  # share of the texts that must hold a phrase
+MOST_PARTS = 200  # of file names and folders, the most frequent
 EXIF = {271: "camera maker", 272: "camera", 305: "software"}
 # What a figure of a picture means, by what its name holds: the word for more and for less.
 MEANINGS = (
@@ -48,48 +40,38 @@ MEANINGS = (
 )
 
 
-def name_patterns(ranking: Ranking, prepared: Prepared) -> None:
-    """Adds `words` to every pattern of the ranking that has stages; see `showing/naming.py`."""
-    patterns = ranking.details.get("patterns", ())
-    if not patterns or not ranking.stages:
-        return
-    prepared.readable("train")  # what cannot be read leaves the samples
-    part = prepared.samples.take(prepared.samples.rows("train"))
-    families = list(_families(part, prepared))
-    for pattern, stage in zip(patterns, ranking.stages, strict=False):
-        follows = ranking.table[stage].to_numpy() > FOLLOWS
-        found = words_of(families, follows, part.labels, part.classes)
-        pattern["words"] = [word.to_dict() for word in found]
-
-
-def _families(part: Samples, prepared: Prepared) -> Iterator[Family]:
-    content = part.content
-    if isinstance(content, FeatureArray):
-        names = content.names or [f"column {i}" for i in range(content.values.shape[1])]
-        pairs = [(f"{n} is higher", f"{n} is lower", f"{n} is about {{:.3g}}") for n in names]
-        yield Family("column", content.values[content.rows], pairs)
-    elif isinstance(content, Texts):
-        yield from _phrases(content)
-    else:
-        yield from _views(prepared)
-        if isinstance(content, ImageFiles):
-            yield from _file_facts(content, part.labels)
-    for name, attribute in part.attributes.items():
-        yield _levels(f"metadata {name}", name, attribute)
-
-
-def _views(prepared: Prepared) -> Iterator[Family]:
+def words_of_views(prepared: Prepared, part: Samples, follows: Array) -> Iterator[Family]:
+    """Colour, light, sharpness, the border and nine places; ImageNet's words."""
     _, pixels = prepared._read("train")
-    assert isinstance(pixels, ImageArray)
+    if not isinstance(pixels, ImageArray):
+        return
     figures = described(Inputs(pixels, prepared.device), content_key(pixels))
     for view in dict.fromkeys(name.partition(": ")[0] for name in FIGURES):
         columns = columns_of(view)
         names = [_meaning(view, FIGURES[i].partition(": ")[2]) for i in columns]
         yield Family(view, figures[:, columns], names, together=True)
-    words = prepared.imagenet()
+    words = imagenet(prepared)
     if words is not None:
         named = [(f"looks like “{w}”", f"does not look like “{w}”") for w in words[0]]
         yield Family("object", words[1], named)
+
+
+def imagenet(prepared: Prepared) -> tuple[list[str], Array] | None:
+    """ImageNet's words and how far the training pictures are like each, n x 1000.
+
+    None where the weights come without their classifier, or are not ImageNet's.
+    """
+    if prepared.weights is None or prepared.mode != "features":
+        return None
+    head = prepared.weights.classifier()
+    if head is None:
+        return None
+    from timm.data.imagenet_info import ImageNetInfo
+
+    inputs = prepared.split("train")[1]
+    values = inputs.batch(torch.arange(len(inputs), device=inputs.device)).float().cpu()
+    names = [d.partition(",")[0] for d in ImageNetInfo().label_descriptions()]
+    return names, (values @ head[0].T + head[1]).numpy()
 
 
 def _meaning(view: str, figure: str) -> tuple[str, str]:
@@ -102,7 +84,11 @@ def _meaning(view: str, figure: str) -> tuple[str, str]:
     return more + where, less + where
 
 
-def _phrases(texts: Texts) -> Iterator[Family]:
+def words_of_texts(prepared: Prepared, part: Samples, follows: Array) -> Iterator[Family]:
+    """Words, pairs of words, and the length of texts."""
+    texts = part.content
+    if not isinstance(texts, Texts):
+        return
     from sklearn.feature_extraction.text import CountVectorizer
 
     joined = [" ".join(filter(None, pair)) for pair in zip(
@@ -124,8 +110,11 @@ def _phrases(texts: Texts) -> Iterator[Family]:
     yield Family("length", length, [("longer", "shorter")])
 
 
-def _file_facts(content: ImageFiles, labels: Array) -> Iterator[Family]:
+def words_of_files(prepared: Prepared, part: Samples, follows: Array) -> Iterator[Family]:
     """Size, shape, bytes and camera of the files, where they are from, parts of their names."""
+    content = part.content
+    if not isinstance(content, ImageFiles):
+        return
     from PIL import Image
 
     sizes, cameras = [], []
@@ -145,7 +134,7 @@ def _file_facts(content: ImageFiles, labels: Array) -> Iterator[Family]:
     yield Family("compression", (size / (wide * high))[:, None], [name])
     parts = [_parts(path, camera) for path, camera in zip(content.paths, cameras, strict=True)]
     many = Counter(part for found in parts for part in set(found))
-    known = [p for p, n in many.most_common(MOST_LEVELS * 4) if 2 < n < len(parts)]
+    known = [p for p, n in many.most_common(MOST_PARTS) if 2 < n < len(parts)]
     if known:
         values = np.array([[p in found for p in known] for found in parts])
         yield Family("file", values, [(p, f"not {p}") for p in known])
@@ -156,9 +145,3 @@ def _parts(path: Path, camera: Sequence[str]) -> list[str]:
     folders = [f"from folder {name}" for name in path.parts[-4:-2]]
     words = [f"named “{w}”" for w in re.findall(r"[^\W\d_]{2,}", path.stem)]
     return [*folders, *words, f"a {path.suffix.lower()} file", *camera]
-
-
-def _levels(kind: str, name: str, attribute: Attribute) -> Family:
-    values = attribute.codes[:, None] == np.arange(len(attribute.levels))
-    names = [(f"{name} is {level}", f"{name} is not {level}") for level in attribute.levels]
-    return Family(kind, values, names)

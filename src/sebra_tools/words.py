@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import rankdata
 
 from sebra.loading.descriptors import BORDER, COLOUR, LIGHT, PLACES, SHARPNESS
+from sebra.measuring.ranks import areas
 
 Array = npt.NDArray[Any]
 
@@ -37,13 +37,14 @@ class Family:
 
     names: per column the words for more of it, for less, and perhaps for a value in between, as in
     "age is about {:.3g}". together: whether the columns are weighed together, as figures of one
-    view are, or each is a word of its own.
+    view are, or each is a word of its own. known: which samples the values are of; None for all.
     """
 
     kind: str
     values: Array
     names: Sequence[tuple[str, ...]]
     together: bool = False
+    known: Array | None = None
 
 
 @dataclass(frozen=True)
@@ -63,18 +64,19 @@ def words_of(
 ) -> list[Word]:
     """The words for one pattern, the most telling first; empty where nothing tells enough."""
     members = [np.flatnonzero(labels == c) for c in range(len(classes))]
-    told = [
-        c for c, rows in enumerate(members)
-        if min(follows[rows].sum(), (~follows[rows]).sum()) >= FEWEST
-    ]  # fmt: skip
     found = []
     for family in families:
-        parts = [_held_out(family, members[c], follows) for c in told]
+        of = [r if family.known is None else r[family.known[r]] for r in members]
+        told = [
+            c for c, rows in enumerate(of)
+            if min(follows[rows].sum(), (~follows[rows]).sum()) >= FEWEST
+        ]  # fmt: skip
+        parts = [_held_out(family, of[c], follows) for c in told]
         pairs = np.array([part.pairs for part in parts])
         if not pairs.sum():
             continue
         area, apart = np.average([(p.area, p.apart) for p in parts], axis=0, weights=pairs)
-        if area < LEAST or area - 1.64 * _error(area, follows, members, told) < SURELY:
+        if area < LEAST or area - 1.64 * _error(area, follows, of, told) < SURELY:
             continue
         phrases = {classes[c]: part.phrase for c, part in zip(told, parts, strict=True)}
         found.append((float(apart), Word(family.kind, float(area), phrases)))
@@ -156,14 +158,6 @@ def _best(family: Family, values: Array, side: Array) -> tuple[Callable[[Array],
 def _apart(score: Array, side: Array) -> float:
     spread = np.sqrt((score[side].var() + score[~side].var()) / 2) + 1e-9 * np.abs(score).max()
     return min(float((score[side].mean() - score[~side].mean()) / max(spread, 1e-12)), FARTHEST)
-
-
-def areas(values: Array, side: Array) -> Array:
-    """Of each column the chance that one of the side has more of it than one of the others."""
-    ranks = rankdata(values, axis=0)
-    n = int(side.sum())
-    out: Array = (ranks[side].sum(axis=0) - n * (n + 1) / 2) / (n * (len(side) - n))
-    return out
 
 
 def _error(area: float, follows: Array, members: Sequence[Array], told: Sequence[int]) -> float:

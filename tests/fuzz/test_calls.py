@@ -1,0 +1,104 @@
+"""A small, fixed share of the generated calls, and the seeds of those that once failed."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+
+import pandas as pd
+import pytest
+
+import miniatures
+from fuzz import oddities
+
+QUICK = ("--device", "cpu", "--set", "epochs=2", "--backbone", "random")
+
+
+@pytest.fixture(scope="module")
+def ranked(tmp_path_factory):
+    """A run over pictures."""
+    from sebra.cli.main import run
+
+    root = tmp_path_factory.mktemp("calls")
+    data = miniatures.folder(root / "pets", n=8)
+    asked = ("rank", data, *QUICK, "--out", root / "run")
+    assert run([str(a) for a in asked]) == 0
+    return root / "run"
+
+
+@pytest.fixture
+def stranger(ranked, tmp_path):
+    """A copy without checksums, as anybody could hand it over."""
+    shutil.copytree(ranked, tmp_path / "run")
+    (tmp_path / "run" / "checksums.json").unlink()
+    return tmp_path / "run"
+
+
+def refused(call_cli, words, *arguments):
+    done = call_cli(*arguments)
+    assert done.status == 2, done
+    assert words in done.stderr.splitlines()[-1]
+    assert "Traceback" not in done.stderr
+
+
+COLUMNS = {
+    "id": [["a"]],
+    "label": [3],
+    "rank": [-1, 0.5, None],
+    "bucket": ["x"],
+    "spuriosity": [2.0, None],
+    "stage_1": ["x", 7.0],
+    "noise": [float("inf")],
+}
+
+
+@pytest.mark.parametrize(("name", "value"), [(k, v) for k, vs in COLUMNS.items() for v in vs])
+def test_a_ranking_of_a_stranger_is_refused_by_its_columns(stranger, call_cli, name, value):
+    file = stranger / "ranking.parquet"
+    table = pd.read_parquet(file)
+    table[name] = [value] * len(table)
+    table.to_parquet(file)
+    refused(call_cli, f"not a ranking, column {name}", "report", stranger)
+
+
+@pytest.mark.parametrize("name", ["epoch", "learned", "loss", "label"])
+def test_a_history_of_a_stranger_is_refused(stranger, call_cli, name):
+    file = stranger / "history.parquet"
+    table = pd.read_parquet(file)
+    table[name] = [["x"]] * len(table) if name == "label" else "x"
+    table.to_parquet(file)
+    refused(call_cli, f"not the history of a run (column {name})", "report", stranger)
+
+
+@pytest.mark.parametrize("command", [("report",), ("check",)])
+def test_figures_of_a_stranger_are_refused_by_every_command(stranger, call_cli, command):
+    file = stranger / "metrics.json"
+    found = json.loads(file.read_text(encoding="utf-8"))
+    file.write_text(json.dumps({**found, "model": {"patterns": 3}}), encoding="utf-8")
+    words = "not the metrics of a run (model"
+    refused(call_cli, words, command[0], stranger, *command[1:])
+
+
+@pytest.mark.parametrize("text", ["check = 1.5", 'check = "x"', "check = [1]", "check = [[[[1]]]]"])
+def test_conditions_that_are_no_table_are_refused(stranger, call_cli, tmp_path, text):
+    (tmp_path / "c.toml").write_text(text, encoding="utf-8")
+    words = "is no table of conditions"
+    refused(call_cli, words, "check", stranger, "--config", tmp_path / "c.toml")
+
+
+def test_drops_that_are_no_numbers_are_refused(stranger, call_cli):
+    sides = {"with_it": {"accuracy": "x"}, "against_it": {"accuracy": []}}
+    text = json.dumps({"patterns": [sides]})
+    (stranger / "patterns.json").write_text(text, encoding="utf-8")
+    refused(call_cli, "patterns.json: unreadable", "check", stranger)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_figures_changed_at_random_are_read_or_refused(stranger, call_cli, seed):
+    rng = random.Random(seed)
+    file = stranger / "metrics.json"
+    changed = oddities.changed_json(json.loads(file.read_text(encoding="utf-8")), rng)
+    file.write_text(json.dumps(changed), encoding="utf-8", errors="surrogatepass")
+    done = call_cli("report", stranger)
+    assert done.status in (0, 2), done
