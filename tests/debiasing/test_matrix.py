@@ -113,7 +113,8 @@ def test_repeats_itself_for_a_seed_and_not_for_another(position, kind):
     settings = {**settings_of(cls, kind, extra), "epochs": 2}
     one, again, other = (fit(cls, TOYS[kind](seed), **settings)[1] for seed in (1, 1, 2))
     assert same(one, again)
-    if name != "dfr":  # over features its last layer has one solution, whatever the seed
+    # A last layer over features has one solution, whatever the seed that cuts the folds.
+    if name != "dfr" and (name, kind) != ("auto", "features"):
         assert not same(one, other)
 
 
