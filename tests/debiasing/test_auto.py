@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -79,7 +80,8 @@ def test_a_budget_is_what_new_samples_lose_at_most(planted):
     plain = 100 * (erm_of(file).probabilities(x).argmax(1) == y).mean()
     ordinary = [told[b][0] for b in told]
     broken = [told[b][1] for b in told]
-    assert ordinary == sorted(ordinary, reverse=True)
+    assert all(b < a + 0.2 for a, b in pairwise(ordinary))  # two tenths: eight samples
+    assert ordinary[-1] < ordinary[0]
     assert broken == sorted(broken)
     assert broken[-1] > broken[0]
     for budget, (accuracy_, _) in told.items():

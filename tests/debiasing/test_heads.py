@@ -16,11 +16,13 @@ from sklearn.preprocessing import StandardScaler
 
 from debiasing.toys import accuracy
 from ranking.toys import task_of
+from sebra.debiasing.choosing import calibrated, even
 from sebra.debiasing.erm import Erm, TrainConfig
 from sebra.debiasing.heads import (
     FOLDS,
     STRENGTHS,
     Examples,
+    even_head,
     fit_head,
     fitted,
     judging,
@@ -130,7 +132,7 @@ def test_the_strength_that_is_found_is_the_best_of_all():
     x, y = overlapping(400)
     x, y = (x - x.mean(0)) / x.std(0), torch.from_numpy(y)
     data, ones = Examples.of(torch.from_numpy(x), y, 3, 0), torch.ones(400)
-    at, logits = data.plain(ones, ones)
+    at, logits = data.best(ones, lambda z: told(z, y, ones))
     every = data.held_out(ones, STRENGTHS)
     torch.testing.assert_close(logits, every[at])
     assert at == int(np.argmax([told(z, y, ones) for z in every]))
@@ -200,3 +202,26 @@ def test_many_samples_are_judged_by_a_part_drawn_by_the_seed():
     assert len(many) == len(many.unique()) == 10_000
     assert not torch.equal(many, judging(torch.zeros(60_000), 10, 1))
     assert len(judging(torch.zeros(60_000), 1000, 0)) == 2_000
+
+
+def test_a_head_of_even_groups_is_the_one_that_tells_them_best():
+    """Of all strengths and of both sets of columns, by brute force."""
+    rng = np.random.default_rng(0)
+    y = np.arange(400) % 2
+    cue = np.where(rng.random(400) < 0.06, 1 - y, y)
+    x = rng.normal(size=(400, 30)).astype(np.float32)
+    x[:, 0] += y
+    x[:, 1] += 6 * cue
+    task = replace(task_of(x, y), core=8)
+    x, y = torch.from_numpy((x - x.mean(0)) / x.std(0)), torch.from_numpy(y)
+    weights = even(2 * y + torch.from_numpy(cue), 1.0)
+    found = even_head(x, y, task, weights)
+    every = {}
+    for columns in (8, 30):
+        data = Examples.of(x[:, :columns].contiguous(), y, 2, task.seed)
+        for at, z in enumerate(data.held_out(weights, STRENGTHS)):
+            every[columns, at] = calibrated(z, y, weights)
+    assert (found.columns, found.at) == min(every, key=every.__getitem__)
+    head = found.of_all(x, y, weights)
+    assert head.shape == (31, 2)
+    assert bool((head[found.columns : -1] == 0).all())

@@ -19,9 +19,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sebra.debiasing.choosing import even, temperature
+from sebra.debiasing.choosing import calibrated, even, temperature
 from sebra.debiasing.erm import Erm
-from sebra.debiasing.heads import STRENGTHS, Examples, fitted, padded, plain_head
+from sebra.debiasing.heads import Examples, even_head, fitted, plain_head
 from sebra.debiasing.judges import Judges
 from sebra.debiasing.last_layer import (
     embedded,
@@ -135,29 +135,25 @@ def _heads_over_features(task: Task, judges: Judges) -> list[Candidate]:
     y, rows = judges.y, judges.rows
     evenly = (torch.arange(len(y)) < len(task)).float()  # those of val come after them
     found = plain_head(x[rows], y[rows], task, evenly[rows], judges.ordinary[rows])
-    own = x[:, : found.columns].contiguous()
-
-    def head(weights: Tensor, strength: float) -> Callable[[], Tensor]:
-        return cache(lambda: padded(fitted(own, y, task.classes, weights, strength), x.shape[1]))
-
-    plain = head(evenly, STRENGTHS[found.at])
+    plain = cache(partial(found.of_all, x, y, evenly))
     out = [Candidate(0.0, network, found.logits, moments, plain)]
     if judges.stages is None:
         return out
     weights = even(judges.groups, 1.0)
-    strengths = STRENGTHS[max(0, found.at - 1) : found.at + 1]
-    for c, z in zip(strengths, found.data.held_out(weights[rows], strengths), strict=True):
-        full = head(weights, c)
-        for share in BALANCES:
-            mixed = torch.lerp(found.logits, z, share)
-            out.append(
-                Candidate(share, network, mixed, moments, partial(_between, plain, full, share))
-            )
+    balanced = even_head(x[rows], y[rows], task, weights[rows])
+    full = cache(partial(balanced.of_all, x, y, weights))
+    for share in BALANCES:
+        mixed = torch.lerp(found.logits, balanced.logits, share)
+        head = partial(_between, plain, full, share)
+        out.append(Candidate(share, network, mixed, moments, head))
     return out
 
 
 def _refitted(network: Network, judges: Judges) -> list[Candidate]:
-    """The last layer that a network has, then balanced ones ever farther from it."""
+    """The last layer that a network has, then balanced ones ever farther from it.
+
+    The last is the one that tells held-out samples best where groups count alike.
+    """
     x, *moments = embedded(network, *judges.tasks)
     y, classes, rows = judges.y, judges.classes, judges.rows
     own = standardised_head(*head_of(network), *moments).to(x.device)
@@ -166,7 +162,9 @@ def _refitted(network: Network, judges: Judges) -> list[Candidate]:
         return out
     weights = even(judges.groups, 1.0)
     data = Examples.of(x[rows], y[rows], classes, judges.seed, own)
-    for c, z in zip(REFITS, data.held_out(weights[rows], REFITS), strict=True):
+    logits = list(data.held_out(weights[rows], REFITS))
+    ends = min(range(len(REFITS)), key=lambda k: calibrated(logits[k], y[rows], weights[rows]))
+    for c, z in zip(REFITS[: ends + 1], logits[: ends + 1], strict=True):
         head = partial(fitted, x, y, classes, weights, c, own)
         out.append(Candidate(1.0, network, z, moments, head))
     return out

@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 Floats = npt.NDArray[np.float64]
-_DOUBT = 0.5  # standard errors to the worse side: the best of many candidates is partly luck
+_DOUBT = 0.5  # standard errors to the worse side: the strongest that fits is partly luck
 
 
 @dataclass(frozen=True)
@@ -72,36 +72,25 @@ class Jury:
         error = float(np.sqrt((self.share**2 * (lost - mean) ** 2).sum()))
         return 100 * mean, 100 * error
 
-    def gain(self, plain: Floats, other: Floats) -> tuple[float, float]:
-        """Points that `other` wins in the mean over groups, and the standard error."""
-        won = other - plain
-        mean = np.bincount(self.groups, won) / self.sizes
-        spread = np.bincount(self.groups, (won - mean[self.groups]) ** 2)
-        # As if one more sample of each group had moved by half: few that agree are not certainty.
-        errors = (spread + 0.25) / (self.sizes + 1) / self.sizes
-        return 100 * float(mean.mean()), 100 * float(np.sqrt(errors.sum()) / len(mean))
+    def gain(self, plain: Floats, other: Floats) -> float:
+        """Points that `other` wins in the mean over groups."""
+        won = np.bincount(self.groups, other - plain) / self.sizes
+        return 100 * float(won.mean())
 
     def choose(self, candidates: Sequence[Tensor], budget: float) -> int:
-        """The position of the candidate to keep; 0 is plain training, which needs no reason.
+        """The position of the candidate to keep: the strongest within the budget.
 
-        Others must stay within the budget and must gain more where groups count alike than they
-        cost where samples do, both with some doubt taken off. Of those the one with the best mean
-        over groups is kept: the worst group alone is often a handful of samples.
+        The first is plain training, which needs no reason; debiasing grows stronger from there on.
+        Others must not cost more than the budget, nor lose where groups count alike.
         """
         plain, told = self.right(candidates[0]), self.told(candidates[0])
-        best, chosen = -np.inf, 0
-        for i, logits in enumerate(candidates):
-            lost, unsure = self.cost(plain, self.right(logits))
-            if i and lost + _DOUBT * unsure > budget:
+        for i in range(len(candidates) - 1, 0, -1):
+            lost, unsure = self.cost(plain, self.right(candidates[i]))
+            if lost + _DOUBT * unsure > budget:
                 continue
-            other = self.told(logits)
-            won, error = self.gain(told, other)
-            if i and won <= max(self.cost(told, other)[0], _DOUBT * error):
-                continue
-            balanced = self.figures(other).balanced
-            if balanced > best:
-                best, chosen = balanced, i
-        return chosen
+            if self.gain(told, self.told(candidates[i])) > 0:
+                return i
+        return 0
 
     def sides(self, logits: Tensor, stages: Tensor) -> list[dict[str, Any]]:
         """Of every pattern: accuracy of the samples that follow it and of those that break it."""
@@ -139,6 +128,11 @@ def temperature(logits: Tensor, y: Tensor, weights: Tensor) -> float:
 
     found = minimize_scalar(told, bounds=(-2.0, 4.0), method="bounded")
     return float(np.exp(found.x))
+
+
+def calibrated(logits: Tensor, y: Tensor, weights: Tensor) -> float:
+    """How badly calibrated probabilities tell the class: the weighted mean of the cross-entropy."""
+    return surprise(logits / temperature(logits, y, weights), y, weights)
 
 
 def surprise(logits: Tensor, y: Tensor, weights: Tensor) -> float:

@@ -6,7 +6,7 @@ held-out logits of every sample, from which strength, balance and temperature ar
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sebra.debiasing.choosing import surprise, temperature
+from sebra.debiasing.choosing import calibrated, temperature
 from sebra.debiasing.last_layer import embedded, set_head
 from sebra.debiasing.method import Help
 from sebra.engine.logistic import logistic_regression, logits_of
@@ -59,17 +59,17 @@ class Examples:
         heads: list[Tensor | None] = [None] * FOLDS
         return torch.stack([self._without(weights, c, heads) for c in strengths])
 
-    def plain(self, weights: Tensor, ordinary: Tensor) -> tuple[int, Tensor]:
+    def best(self, weights: Tensor, score: Callable[[Tensor], float]) -> tuple[int, Tensor]:
         """The position of the best strength and its held-out logits.
 
-        Strengths rise until two in a row tell fewer samples rightly than the best before them.
+        Strengths rise until two in a row have a lower score than the best before them.
         """
         heads: list[Tensor | None] = [None] * FOLDS
         scores: list[float] = []
         best = torch.empty(0)
         for c in STRENGTHS:
             logits = self._without(weights, c, heads)
-            scores.append(told(logits, self.y, ordinary))
+            scores.append(score(logits))
             if scores[-1] == max(scores):
                 best = logits
             elif len(scores) - np.argmax(scores) > _PATIENCE:
@@ -117,7 +117,7 @@ def told(logits: Tensor, y: Tensor, weights: Tensor) -> float:
 
 
 @dataclass(frozen=True)
-class PlainHead:
+class CrossHead:
     """Over how many columns a head is, its strength, and held-out logits."""
 
     data: Examples
@@ -128,25 +128,47 @@ class PlainHead:
     def columns(self) -> int:
         return self.data.x.shape[1]
 
+    def of_all(self, x: Tensor, y: Tensor, weights: Tensor) -> Tensor:
+        """The head of its columns and strength fitted to all these samples, over all columns."""
+        own = x[:, : self.columns].contiguous()
+        head = fitted(own, y, self.data.classes, weights, STRENGTHS[self.at])
+        return padded(head, x.shape[1])
+
 
 def plain_head(
     x: Tensor, y: Tensor, task: Task, weights: Tensor, ordinary: Tensor | None = None
-) -> PlainHead:
+) -> CrossHead:
     """The head of weighted samples: over all columns, or over the first (`Task.core`) alone.
 
     Whichever gives the samples that it was not fitted to the more likely probabilities. ordinary:
     how much each sample counts in the choice.
     """
-    ordinary = weights if ordinary is None else ordinary
+    shares = weights if ordinary is None else ordinary
+    return _over_columns(x, y, task, weights, shares, lambda z: told(z, y, shares))
+
+
+def even_head(x: Tensor, y: Tensor, task: Task, weights: Tensor) -> CrossHead:
+    """The same for weights under which rare groups count as much as others.
+
+    A handful of samples may decide, so its strength, too, is told by how likely they are said to
+    be: to count those that are told rightly says little.
+    """
+    return _over_columns(x, y, task, weights, weights, lambda z: -calibrated(z, y, weights))
+
+
+def _over_columns(
+    x: Tensor,
+    y: Tensor,
+    task: Task,
+    weights: Tensor,
+    shares: Tensor,
+    score: Callable[[Tensor], float],
+) -> CrossHead:
     found = []
     for columns in dict.fromkeys((x.shape[1], task.core or x.shape[1])):
         data = Examples.of(x[:, :columns].contiguous(), y, task.classes, task.seed)
-        found.append(PlainHead(data, *data.plain(weights, ordinary)))
-
-    def badly(one: PlainHead) -> float:
-        return surprise(one.logits / temperature(one.logits, y, ordinary), y, ordinary)
-
-    return min(found, key=badly)
+        found.append(CrossHead(data, *data.best(weights, score)))
+    return min(found, key=lambda one: calibrated(one.logits, y, shares))
 
 
 def padded(head: Tensor, columns: int) -> Tensor:
@@ -166,10 +188,8 @@ def fit_head(task: Task, weights: Tensor) -> Network:
     y, weights = task.targets.cpu(), weights.float().cpu()
     rows = judging(y, task.classes, task.seed)
     plain = plain_head(x[rows], y[rows], task, weights[rows])
-    own = x[:, : plain.columns].contiguous()
-    head = fitted(own, y, task.classes, weights, STRENGTHS[plain.at])
     heat = temperature(plain.logits, y[rows], torch.ones(len(rows)))
-    set_head(network, padded(head, x.shape[1]) / heat, mean, std)
+    set_head(network, plain.of_all(x, y, weights) / heat, mean, std)
     return network
 
 

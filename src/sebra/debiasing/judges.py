@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from sebra.debiasing.choosing import Jury, groups_of, surprise, temperature
+from sebra.debiasing.choosing import Jury, calibrated, groups_of
 from sebra.debiasing.heads import judging
 from sebra.debiasing.method import Guide, Pool
 from sebra.engine.networks import Network
@@ -72,8 +72,7 @@ class Judges:
         """How badly calibrated probabilities of a network tell the class of these samples."""
         with evaluating(network):
             parts = [predict(network, t, torch.arange(len(t))) for t in self.tasks]
-        logits = torch.cat(parts)
-        return surprise(logits / temperature(logits, self.y, self.ordinary), self.y, self.ordinary)
+        return calibrated(torch.cat(parts), self.y, self.ordinary)
 
     @property
     def jury(self) -> Jury:

@@ -9,7 +9,7 @@ convex, and the strength of its penalty comes from cross-validation.
 from __future__ import annotations
 
 from sebra.debiasing.choosing import even
-from sebra.debiasing.heads import STRENGTHS, Examples, fitted
+from sebra.debiasing.heads import STRENGTHS, Examples, fitted, told
 from sebra.debiasing.last_layer import embedded, set_head
 from sebra.engine.networks import Network
 from sebra.engine.session import Session
@@ -27,5 +27,6 @@ class Cbllr(HeldOut[HeldOutConfig]):
         x, mean, std = embedded(network, held)
         y = held.targets.cpu()
         weights = even(y, 1.0)
-        at, _ = Examples.of(x, y, held.classes, held.seed).plain(weights, weights)
+        data = Examples.of(x, y, held.classes, held.seed)
+        at, _ = data.best(weights, lambda z: told(z, y, weights))
         set_head(network, fitted(x, y, held.classes, weights, STRENGTHS[at]), mean, std)
