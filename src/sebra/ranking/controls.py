@@ -30,6 +30,7 @@ from sebra.engine.session import Session
 from sebra.engine.task import Task
 from sebra.errors import NumericalError
 from sebra.loading.inputs import Inputs
+from sebra.ranking.noise import FEWEST_SAMPLES, MOST_FITTED
 from sebra.ranking.order import ranks_within_classes
 from sebra.ranking.ranking import Blind, Ranker, RankResult
 from sebra.samples.table import FeatureArray
@@ -42,9 +43,7 @@ Make = Callable[[], Ranker[Any]]
 SHARE = 0.95  # of one class carries the mark, and of the others lacks it
 SEEN = 0.99  # of new samples a linear model tells rightly whether they carry it: mild, not faint
 FOUND = 0.9  # area from which a mark counts as found
-POSITIVE, NEGATIVE = 10, 20  # trials at most
-FEWEST = 40  # samples, below which controls say nothing
-MOST = 10_000  # samples that are heard; a copy of their features is held
+TRIALS = 20  # of each kind at most: one false alarm in twenty can be seen
 _BLOCK = 8192
 
 
@@ -102,7 +101,7 @@ def run_controls(
     make: Make,
     seconds: float,
     negative: bool = False,
-    most: int = NEGATIVE,
+    most: int = TRIALS,
 ) -> Controls | None:
     """Tries a ranker on copies of a task over features, for about so many seconds.
 
@@ -110,13 +109,13 @@ def run_controls(
     each kind; one is always made. None comes back where there are too few samples or classes.
     """
     started = time.monotonic()
-    if len(task) < FEWEST or len(np.unique(task.targets.cpu().numpy())) < 2:
+    if len(task) < FEWEST_SAMPLES or len(np.unique(task.targets.cpu().numpy())) < 2:
         return None
     bench = _Bench(task)
     areas: list[float] = []
     claims: list[bool] = []
     for k in range(most):  # in turn, so that both are tried alike when time is short
-        if k < POSITIVE and _in_time(started, seconds, k):
+        if _in_time(started, seconds, k):
             areas.append(bench.positive(make(), k))
         if negative and _in_time(started, seconds, k):
             claims.append(bench.negative(make(), k))
@@ -133,7 +132,7 @@ class _Bench:
     """Copies of a task's features, with a mark or as one cloud a class."""
 
     def __init__(self, task: Task) -> None:
-        rows = np.sort(np.random.default_rng(task.seed).permutation(len(task))[:MOST])
+        rows = np.sort(np.random.default_rng(task.seed).permutation(len(task))[:MOST_FITTED])
         where = torch.from_numpy(rows).to(task.device)
         self.task = task.subset(where)
         self.labels = self.task.targets.cpu().numpy().astype(np.int64)

@@ -39,6 +39,7 @@ from sebra.ranking.clouds import second_cloud
 _POWER = 3  # the smallest odd one above the first, which the median takes out
 _AROUND = 0.1  # share of a class on each side of its median that says how dense it is there
 MOST = 0.75  # of a class has a property that most of it share; by halves nature splits classes
+BELIEVED = 0.5  # power of a lean's chance: real clouds lean a little by nature
 _EVEN = 1 / 3  # variance of wrong labels' places, which are even from -1 to 1
 
 
@@ -57,7 +58,7 @@ class Evidence:
         """Of a false alarm, after so many looks at the same samples."""
         looks *= 4  # all classes together and the best of them, by either test
         (cloud, lean), (alone, leans) = self._together(self.spreads > 0), self._best()
-        believed = float((looks * min(lean, leans)) ** 0.5)
+        believed = float((looks * min(lean, leans)) ** BELIEVED)
         return min(1.0, looks * min(cloud, alone), believed)
 
     def covers(self, most: float) -> Flags:
@@ -69,7 +70,7 @@ class Evidence:
         """
         tested = self.spreads > 0
         together, best = self._together(tested), self._best()
-        kind = 0 if min(together[0], best[0]) <= min(together[1], best[1]) ** 0.5 else 1
+        kind = 0 if min(together[0], best[0]) <= min(together[1], best[1]) ** BELIEVED else 1
         if together[kind] < best[kind]:
             return tested
         alone: Flags = np.min(self._alone(), axis=0) <= most

@@ -26,11 +26,12 @@ from sebra.ranking.noise_heads import Reader, held_out_logits
 
 Array = npt.NDArray[Any]
 
-MOST_LOGITS = 250_000_000  # samples x classes, above which nothing is estimated
-FEWEST_SAMPLES = 40
+MOST_NUMBERS = 250_000_000  # samples x classes or columns, above which nothing is looked for
+FEWEST_SAMPLES = 40  # below which neither noise nor controls say anything
 SUSPECT = 0.5  # noise from which a sample counts as flagged: more likely wrong than right
 PRIOR = 10.0  # samples of every class whose wrong labels fall on all others alike: some are small
-MOST_FITTED = 10_000  # samples that rates and temperature are found by
+TWINS = 0.5  # told apart by less, from chance (0) to always (1), classes explain wrong labels
+MOST_FITTED = 10_000  # samples that rates and temperature are found by, and controls look at
 _ROUNDS, _SETTLED = 200, 3e-4  # of EM at most, and the change of a rate that ends it
 
 
@@ -66,7 +67,7 @@ class NoiseEstimate:
 
 def too_large(task: Task) -> bool:
     """Whether the table of logits would not fit; such a task gets no estimate."""
-    return len(task) * task.classes > MOST_LOGITS
+    return len(task) * task.classes > MOST_NUMBERS
 
 
 def estimate_noise(task: Task) -> NoiseEstimate:
@@ -103,7 +104,7 @@ def mislabelled(logits: Array, labels: Array) -> NoiseEstimate:
     belongs[each, labels] = 0
     other = belongs.argmax(1)
     # Classes that cannot be told apart explain each other's labels as well as wrong labels do.
-    noise = noise * np.minimum(1.0, 2 * _told_apart(logits, labels)[labels, other])
+    noise = noise * np.minimum(1.0, _told_apart(logits, labels)[labels, other] / TWINS)
     return NoiseEstimate(noise, np.where(noise >= SUSPECT, other, labels))
 
 

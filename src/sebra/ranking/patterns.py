@@ -17,8 +17,6 @@ from sebra.ranking.candidate import margins
 from sebra.ranking.ranking import Ranking
 
 SAME = 0.5  # correlation of who follows them from which on two patterns are the same one
-
-
 _NORMAL = 1.96  # standard deviations on each side of an interval of 95 %
 
 

@@ -28,6 +28,7 @@ from sebra.ranking.balance import Flags, neutral_weights
 from sebra.ranking.candidate import told_plainly
 from sebra.ranking.crossfit import HeadJudge, Judge
 from sebra.ranking.noise import SUSPECT, NoiseEstimate, estimate_noise, noise_among
+from sebra.ranking.noise_heads import FOLDS
 from sebra.ranking.order import parts_of, standing
 from sebra.ranking.patterns import Reading, figures_of, joined, share_of
 from sebra.ranking.ranking import Monitor, Ranker, RankResult
@@ -61,7 +62,7 @@ class PeelConfig(StepConfig):
 
     stages: int = 4
     chance: float = 0.01
-    folds: int = 5
+    folds: int = FOLDS
     parts: int = 10
     least_noise: float = 0.02
     penalty: float = 3e-3
