@@ -68,7 +68,7 @@ def null_array(family: str, seed: int) -> tuple[Floats, Ints, dict[str, Any]]:
     if family.startswith("shuffled"):
         y = rng.permutation(y)
     elif family.endswith("wrong labels"):
-        wrong = rng.random(len(y)) < float(family.split()[0]) / 100
+        wrong = rng.random(len(y)) < float(family.split(maxsplit=1)[0]) / 100
         y = np.where(wrong, (y + rng.integers(1, classes, len(y))) % classes, y)
     elif family.endswith("another label"):
         y = np.where((y == 0) & (rng.random(len(y)) < 0.2), 1, y)

@@ -22,7 +22,9 @@ BEFORE = 37  # about as many as there were before patterns stood by a chance
 
 def is_number(node: ast.expr) -> bool:
     """Whether a value is a number, or made of numbers alone."""
-    return any(isinstance(n, ast.Constant) and type(n.value) in (int, float) for n in ast.walk(node))
+    return any(
+        isinstance(n, ast.Constant) and type(n.value) in (int, float) for n in ast.walk(node)
+    )
 
 
 def constants(file: Path) -> set[str]:

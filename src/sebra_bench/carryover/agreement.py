@@ -29,7 +29,6 @@ from sebra_bench.carryover.planting import load
 from sebra_bench.carryover.sets import BenchSet, encoder_folder, weights_file
 from sebra_bench.rows import ROWS, Row, Rows, read_rows
 
-
 TRIALS = 10
 
 
@@ -55,11 +54,9 @@ def row_of(chosen: BenchSet) -> Row:
     backbone = encoder_folder() if samples.kind == "text" else None
     weights = weights_file() if samples.kind == "image" else None
     meter = Meter()
-    prepared = prepare(
-        Source(data, mode="auto" if samples.kind == "features" else "features",
-               backbone=backbone, weights=weights),
-        Session(), meter, samples,
-    )  # fmt: skip
+    mode = "auto" if samples.kind == "features" else "features"
+    source = Source(data, mode=mode, backbone=backbone, weights=weights)
+    prepared = prepare(source, Session(), meter, samples)
     ranker = PeelRanker(PeelConfig())
     ranking = ranking_of(prepared, ranker, Session(), meter, Blind())
     meter.result()
