@@ -54,8 +54,8 @@ def test_the_control_agrees_where_both_say_found_or_neither(tmp_path, monkeypatc
     monkeypatch.setattr(agreement, "TRIALS", 2)
     monkeypatch.setenv("SEBRA_CACHE", str(tmp_path / "cache"))
     (row,) = agreement.agreement(choose_sets(["wine-constant-one"]), tmp_path / "out")
-    assert len(row["control_areas"]) == 2
-    assert row["predicted"] == (sum(a >= 0.9 for a in row["control_areas"]) > 1)
+    assert (len(row["one"]), len(row["each"])) == (1, 1)  # three classes
+    assert (row["trials"], row["predicted"]) == (1, row["one"][0] >= 0.9)  # its mark is one class's
     assert row["agrees"] == (row["predicted"] == row["finding"]["found"])
     other = {**row, "data": "x", "role": "report", "agrees": not row["agrees"]}
     found = agreement.summary([row, other])

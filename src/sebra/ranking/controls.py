@@ -3,10 +3,12 @@
 Whether a ranking can be believed depends on the data: how many samples, how hard the classes are,
 what the features show. So it is tried on the data itself, on copies of the features.
 
-Positive: a mark is put on `SHARE` of one class and on 1 - `SHARE` of the others. It is a shift of
-the features in a random direction, so large that a linear model sees in `SEEN` of new samples
-whether they have it. It is found where the samples of that class that lack it come out last: by a
-stage of the ranker, or, where it names none, by its order; `area` is how well they are told apart.
+Positive: a mark is put on `SHARE` of one class and on 1 - `SHARE` of the others, or, in every other
+trial with more than two classes, each class has one of its own, and 1 - `SHARE` of it that of
+another. It is a shift of the features in a random direction, so large that a linear model sees in
+`SEEN` of new samples whether they have it. It is found where the samples that break it come out
+last in their class: by a stage of the ranker, or, where it names none, by its order; `area` is how
+well they are told apart.
 Negative: features are drawn anew, around the mean of each class with the spread of all of them.
 Then every class is one cloud, as near to the others as it was; whatever stage stands is a false
 alarm.
@@ -23,6 +25,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
+from scipy.optimize import brentq
 from scipy.special import ndtri
 from torch import Tensor
 
@@ -49,13 +52,18 @@ _BLOCK = 8192
 
 @dataclass(frozen=True)
 class Controls:
-    """areas: of every positive trial. claims: of every negative trial, whether a stage stood.
+    """one, each: areas of positive trials with a mark of one class, and with one of each class.
 
-    A ranker that names no stages has no claims.
+    claims: of every negative trial, whether a stage stood; a ranker that names none has no claims.
     """
 
-    areas: tuple[float, ...]
+    one: tuple[float, ...]
     claims: tuple[bool, ...]
+    each: tuple[float, ...] = ()
+
+    @property
+    def areas(self) -> tuple[float, ...]:
+        return self.one + self.each
 
     @property
     def found(self) -> int:
@@ -70,11 +78,9 @@ class Controls:
 
     def sentences(self) -> list[str]:
         """What the trials showed, in one sentence each."""
-        n = len(self.areas)
-        out = [
-            f"a mark on {SHARE:.0%} of one class would have been found in {self.found} of "
-            f"{n} {_trials(n)}"
-        ]
+        out = [f"a mark on {SHARE:.0%} of one class would have been found in {_hits(self.one)}"]
+        if self.each:
+            out = [f"{out[0]}, and marks on {SHARE:.0%} of each class in {_hits(self.each)}"]
         if self.claims:
             n, many = len(self.claims), sum(self.claims)
             said = "none was" if not many else "one was" if many == 1 else f"{many} were"
@@ -96,6 +102,10 @@ def _trials(n: int) -> str:
     return "trial" if n == 1 else "trials"
 
 
+def _hits(areas: tuple[float, ...]) -> str:
+    return f"{sum(a >= FOUND for a in areas)} of {len(areas)} {_trials(len(areas))}"
+
+
 def run_controls(
     task: Task,
     make: Make,
@@ -112,14 +122,13 @@ def run_controls(
     if len(task) < FEWEST_SAMPLES or len(np.unique(task.targets.cpu().numpy())) < 2:
         return None
     bench = _Bench(task)
-    areas: list[float] = []
-    claims: list[bool] = []
-    for k in range(most):  # in turn, so that both are tried alike when time is short
+    one, each, claims = [], [], []
+    for k in range(most):  # in turn, so that all are tried alike when time is short
         if _in_time(started, seconds, k):
-            areas.append(bench.positive(make(), k))
+            (each if bench.of_each(k) else one).append(bench.positive(make(), k))
         if negative and _in_time(started, seconds, k):
             claims.append(bench.negative(make(), k))
-    return Controls(tuple(areas), tuple(claims))
+    return Controls(tuple(one), tuple(claims), tuple(each))
 
 
 def _in_time(started: float, seconds: float, rounds: int) -> bool:
@@ -144,25 +153,34 @@ class _Bench:
     def positive(self, ranker: Ranker[Any], k: int) -> float:
         """How well a mark is told, as an area under the curve."""
         rng = np.random.default_rng([self.task.seed, 1, k])
-        codes = np.unique(self.labels)
-        own = self.labels == codes[(self.task.seed + k) % len(codes)]
-        carries = np.zeros(len(own), dtype=bool)
-        for side, share in ((own, SHARE), (~own, 1 - SHARE)):
-            members = rng.permutation(np.flatnonzero(side))
-            carries[members[: round(share * len(members))]] = True
+        codes, of = np.unique(self.labels, return_inverse=True)
+        each, own = self.of_each(k), (self.task.seed + (k + 1) // 2) % len(codes)
+        kinds = len(codes) if each else 1
+        fits = of if each else np.where(of == own, 0, -1)  # the mark of its class, -1 for none
+        carries = fits.copy()
+        for c in range(len(codes)):
+            members = rng.permutation(np.flatnonzero(of == c))
+            breaks = members[: round((1 - SHARE) * len(members))]
+            other = (of[breaks] + rng.integers(1, len(codes), len(breaks))) % len(codes)
+            carries[breaks] = other if each else -1 - fits[breaks]
         columns = [torch.arange(self.task.inputs.shape[0])]
         if self.task.views:  # a mark is loud in one of them
             columns.append(
                 torch.tensor(self.task.views[rng.integers(len(self.task.views))].columns)
             )
-        shift = torch.zeros(self.x.shape[1])
+        shifts = torch.zeros(kinds + 1, self.x.shape[1])  # the last one is none
         for some in columns:
-            shift[some] = self._direction(self.shown[:, some], rng) * self.std[some].clamp_min(1e-6)
-        marked = self.x + torch.from_numpy(carries)[:, None] * shift
+            ways = self._directions(self.shown[:, some], kinds, rng)
+            shifts[:-1, some] = ways * self.std[some].clamp_min(1e-6)
+        marked = self.x + shifts[torch.from_numpy(carries)]
         result = _ranked(ranker, self._over(marked))
         if ranker.names_patterns and result is not None and not result.stages:
             return 0.5
-        return 0.5 if result is None else _area(result, carries, own, self.labels)
+        return 0.5 if result is None else _area(result, carries == fits, fits >= 0, self.labels)
+
+    def of_each(self, k: int) -> bool:
+        """Whether in a trial each class has a mark of its own; of two, one class says it all."""
+        return k % 2 == 1 and len(np.unique(self.labels)) > 2
 
     def negative(self, ranker: Ranker[Any], k: int) -> bool:
         """Whether a stage stands where every class is one cloud."""
@@ -185,17 +203,34 @@ class _Bench:
         return centre, (axes * values.clamp_min(0).sqrt()).T.float()
 
     @staticmethod
-    def _direction(shown: Tensor, rng: np.random.Generator) -> Tensor:
-        """A combination of the ways in which samples differ, as long as `SEEN` asks for."""
+    def _directions(shown: Tensor, many: int, rng: np.random.Generator) -> Tensor:
+        """Combinations of the ways in which samples differ, as long as `SEEN` asks for.
+
+        A ridge regression, no surer of any direction than of the mean one, is told which half of
+        the samples carries the first, and judges each sample by the others (`crossfit.py`). Of the
+        marked samples all but the length is known in closed form.
+        """
         n, d = shown.shape
-        shown = shown / d**0.5
-        weights = torch.from_numpy(rng.standard_normal(n)).float() / n**0.5
-        v = weights @ shown
-        spread = shown.T @ shown / n
-        # The linear model that tells it best, no surer of any direction than of the mean one.
-        head = torch.linalg.solve(spread + torch.eye(d) / d, v)
-        reach = float((head @ spread @ head).sqrt() / (head @ v).clamp_min(1e-12))
-        out: Tensor = v * (2 * float(ndtri(SEEN)) * reach * d**0.5)
+        x = shown / d**0.5
+        ways = torch.from_numpy(rng.standard_normal((many, n))).float() @ x / n**0.5
+        half = torch.from_numpy(rng.permutation(n) % 2 - 0.5).float()
+        root = torch.linalg.cholesky(x.T @ x / n + torch.eye(d) / d)
+        share = torch.linalg.solve_triangular(root, x.T, upper=False).square().sum(0) / n
+        both = torch.stack([x.T @ half / n, ways[0]], 1)
+        known = torch.cholesky_solve(both, root)
+        told, inner = x @ known, both.T @ known
+
+        def missing(power: float) -> float:
+            length = float(np.exp(power))
+            added = torch.tensor([[0, length], [length, length**2 / 4]])
+            head = torch.linalg.solve(torch.eye(2) + added @ inner, torch.tensor([1, length / 4]))
+            says = told @ head + length * half * (inner[1] @ head)
+            says = (says - share * half) / (1 - share)
+            yes, no = says[half > 0], says[half < 0]
+            apart = (yes.mean() - no.mean()) / ((yes.var() + no.var()) / 2).sqrt()
+            return 2 * float(ndtri(SEEN)) - float(apart)
+
+        out: Tensor = ways * (np.exp(brentq(missing, -9, 9, xtol=0.01)) * d**0.5)
         return out
 
     def _over(self, x: Tensor) -> Task:
@@ -216,14 +251,14 @@ def _ranked(ranker: Ranker[Any], task: Task) -> RankResult | None:
     return None if result.collapsed else result
 
 
-def _area(result: RankResult, carries: Flags, own: Flags, labels: Ints) -> float:
-    """How well those of the marked class that carry the mark are told from those that do not.
+def _area(result: RankResult, follows: Flags, own: Flags, labels: Ints) -> float:
+    """How well those of marked classes that follow their mark are told from those that do not.
 
     By the stage that does it best; by the order where the ranker names no stages.
     """
     order = -ranks_within_classes(result.bucket, result.score, labels)
     columns = list(result.stages.values()) or [order]
-    yes = carries[own]
+    yes = follows[own]
     from scipy.stats import rankdata  # takes a second to load
 
     with_it, without = int(yes.sum()), int((~yes).sum())

@@ -1,9 +1,10 @@
 """Does the positive control say rightly whether a planted mark is found?
 
-On every planted set the ranker runs as in an audit, and then its positive control, all of its
-trials. The control speaks of a mark of its own. It predicts "found" where that mark was found in
-more than half of the trials. What then happens is known, since the set's own mark was planted: it
-is found where a stage tells those that follow it from those that break it (`finding`). The two
+On every planted set the ranker runs as in an audit, and then its positive control, which speaks of
+marks of its own. Where every class of three or more has its variant in the set, the trials count in
+which each class has a mark; else those with a mark of one class. The control predicts "found" where
+more than half of them were found. What then happens is known, since the set's own mark was planted:
+it is found where a stage tells those that follow it from those that break it (`finding`). The two
 agree where both say found, or neither.
 """
 
@@ -16,7 +17,7 @@ from typing import Any
 
 from sebra import __version__
 from sebra.engine.session import ProgressSink, Session, Silent
-from sebra.ranking.controls import run_controls
+from sebra.ranking.controls import FOUND, run_controls
 from sebra.ranking.peel import PeelConfig, PeelRanker
 from sebra.ranking.ranking import Blind
 from sebra.runs.meter import Meter
@@ -63,12 +64,14 @@ def row_of(chosen: BenchSet) -> Row:
     found = finding(ranking, samples, load(Path(data).parent).telling)
     again = partial(PeelRanker, ranker.config)
     controls = run_controls(prepared.rank_task(ranker), again, float("inf"), most=TRIALS)
-    row: Row = {"data": chosen.name, "role": chosen.role, "version": __version__}
-    areas = () if controls is None else controls.areas
-    hits = 0 if controls is None else controls.found
-    row |= {"finding": found, "control_areas": [round(a, 3) for a in areas], "control_found": hits}
-    predicted = 2 * hits > len(areas)
-    return {**row, "predicted": predicted, "agrees": predicted == bool(found.get("found"))}
+    every = load(Path(data).parent).facts["plan"]["scheme"]["name"] == "all"
+    one, each = ((), ()) if controls is None else (controls.one, controls.each)
+    areas = each if every and each else one
+    hits = sum(area >= FOUND for area in areas)
+    row: Row = {"data": chosen.name, "role": chosen.role, "version": __version__, "finding": found}
+    row |= {"one": [round(a, 3) for a in one], "each": [round(a, 3) for a in each]}
+    row |= {"control_found": hits, "trials": len(areas), "predicted": 2 * hits > len(areas)}
+    return {**row, "agrees": row["predicted"] == bool(found.get("found"))}
 
 
 def summary(rows: Sequence[Row]) -> dict[str, Any]:

@@ -47,7 +47,7 @@ def agreement(
         columns = ["set", "area", "found", "marks of the control found", "agree"]
         cells = []
         for row in rows:
-            said = f"{row['control_found']} of {len(row['control_areas'])}"
+            said = f"{row['control_found']} of {row['trials']}"
             area, found = row["finding"].get("area", 0.5), row["finding"].get("found")
             agree = "yes" if row["agrees"] else "no"
             cells.append([row["data"], f"{area:.2f}", "yes" if found else "no", said, agree])
