@@ -10,6 +10,7 @@ from sebra.ranking.balance import (
     Flags,
     Floats,
     Ints,
+    best_other,
     contrast_weights,
     looks_weights,
     neutral_weights,
@@ -101,14 +102,6 @@ def margins(logits: Floats, labels: Ints) -> Floats:
     rows = np.arange(len(labels))
     out: Floats = logits[rows, labels] - logits[rows, best_other(logits, labels)]
     return out
-
-
-def best_other(logits: Floats, labels: Ints) -> Ints:
-    """The likeliest class besides the label."""
-    others = logits.copy()
-    others[np.arange(len(labels)), labels] = -np.inf
-    best: Ints = others.argmax(1)
-    return best
 
 
 def _scale(logits: Tensor, labels: Ints) -> float:

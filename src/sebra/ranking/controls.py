@@ -3,12 +3,11 @@
 Whether a ranking can be believed depends on the data: how many samples, how hard the classes are,
 what the features show. So it is tried on the data itself, on copies of the features.
 
-Positive: a mark is put on `SHARE` of one class and on 1 - `SHARE` of the others, or, in every other
-trial with more than two classes, each class has one of its own, and 1 - `SHARE` of it that of
-another. It is a shift of the features in a random direction, so large that a linear model sees in
-`SEEN` of new samples whether they have it. It is found where the samples that break it come out
-last in their class: by a stage of the ranker, or, where it names none, by its order; `area` is how
-well they are told apart.
+Positive: a mark is put on `SHARE` of one class and on 1 - `SHARE` of the others; in every other
+trial with three classes or more each class has one, and 1 - `SHARE` of it that of another. It is a
+shift in a random direction, so large that a linear model sees in `SEEN` of new samples whether they
+have it. It is found where those that break it come out last in their class: by a stage, or, where
+the ranker names none, by its order; `area` is how well they are told apart.
 Negative: features are drawn anew, around the mean of each class with the spread of all of them.
 Then every class is one cloud, as near to the others as it was; whatever stage stands is a false
 alarm.
@@ -23,9 +22,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
-from scipy.optimize import brentq
 from scipy.special import ndtri
 from torch import Tensor
 
@@ -33,14 +30,12 @@ from sebra.engine.session import Session
 from sebra.engine.task import Task
 from sebra.errors import NumericalError
 from sebra.loading.inputs import Inputs
+from sebra.ranking.balance import Flags, Ints
 from sebra.ranking.noise import FEWEST_SAMPLES, MOST_FITTED
 from sebra.ranking.order import ranks_within_classes
 from sebra.ranking.ranking import Blind, Ranker, RankResult
 from sebra.samples.table import FeatureArray
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
 Make = Callable[[], Ranker[Any]]
 
 SHARE = 0.95  # of one class carries the mark, and of the others lacks it
@@ -48,6 +43,7 @@ SEEN = 0.99  # of new samples a linear model tells rightly whether they carry it
 FOUND = 0.9  # area from which a mark counts as found
 TRIALS = 20  # of each kind at most: one false alarm in twenty can be seen
 _BLOCK = 8192
+_HALVINGS = 12  # until the length of a mark is known
 
 
 @dataclass(frozen=True)
@@ -82,9 +78,9 @@ class Controls:
         if self.each:
             out = [f"{out[0]}, and marks on {SHARE:.0%} of each class in {_hits(self.each)}"]
         if self.claims:
-            n, many = len(self.claims), sum(self.claims)
+            many = sum(self.claims)
             said = "none was" if not many else "one was" if many == 1 else f"{many} were"
-            out.append(f"in {n} {_trials(n)} without any pattern {said} claimed")
+            out.append(f"in {_trials(self.claims)} without any pattern {said} claimed")
         return out
 
     def to_dict(self) -> dict[str, Any]:
@@ -98,20 +94,16 @@ class Controls:
         }
 
 
-def _trials(n: int) -> str:
-    return "trial" if n == 1 else "trials"
+def _trials(of: tuple[float, ...]) -> str:
+    return f"{len(of)} trial{'' if len(of) == 1 else 's'}"
 
 
 def _hits(areas: tuple[float, ...]) -> str:
-    return f"{sum(a >= FOUND for a in areas)} of {len(areas)} {_trials(len(areas))}"
+    return f"{sum(a >= FOUND for a in areas)} of {_trials(areas)}"
 
 
 def run_controls(
-    task: Task,
-    make: Make,
-    seconds: float,
-    negative: bool = False,
-    most: int = TRIALS,
+    task: Task, make: Make, seconds: float, negative: bool = False, most: int = TRIALS
 ) -> Controls | None:
     """Tries a ranker on copies of a task over features, for about so many seconds.
 
@@ -125,7 +117,8 @@ def run_controls(
     one, each, claims = [], [], []
     for k in range(most):  # in turn, so that all are tried alike when time is short
         if _in_time(started, seconds, k):
-            (each if bench.of_each(k) else one).append(bench.positive(make(), k))
+            some = k % 2 == 0 or len(bench.codes) == 2  # of two classes, one says it all
+            (one if some else each).append(bench.positive(make(), k, not some))
         if negative and _in_time(started, seconds, k):
             claims.append(bench.negative(make(), k))
     return Controls(tuple(one), tuple(claims), tuple(each))
@@ -145,42 +138,36 @@ class _Bench:
         where = torch.from_numpy(rows).to(task.device)
         self.task = task.subset(where)
         self.labels = self.task.targets.cpu().numpy().astype(np.int64)
+        self.codes, self.of = np.unique(self.labels, return_inverse=True)
         every = torch.arange(len(where), device=task.device)
         self.x = torch.cat([self.task.seen(p) for p in torch.split(every, _BLOCK)]).cpu()
         self.std, mean = torch.std_mean(self.x, dim=0, correction=0)
         self.shown = (self.x - mean) / self.std.clamp_min(1e-6)
 
-    def positive(self, ranker: Ranker[Any], k: int) -> float:
-        """How well a mark is told, as an area under the curve."""
-        rng = np.random.default_rng([self.task.seed, 1, k])
-        codes, of = np.unique(self.labels, return_inverse=True)
-        each, own = self.of_each(k), (self.task.seed + (k + 1) // 2) % len(codes)
-        kinds = len(codes) if each else 1
-        fits = of if each else np.where(of == own, 0, -1)  # the mark of its class, -1 for none
+    def positive(self, ranker: Ranker[Any], k: int, each: bool) -> float:
+        """How well a mark of one class, or of each, is told, as an area under the curve."""
+        rng, of, many = np.random.default_rng([self.task.seed, 1, k]), self.of, len(self.codes)
+        own = of == (self.task.seed + (k + 1) // 2) % many
+        fits = of if each else np.where(own, 0, -1)  # the mark of its class, -1 for none
         carries = fits.copy()
-        for c in range(len(codes)):
+        for c in range(many):
             members = rng.permutation(np.flatnonzero(of == c))
             breaks = members[: round((1 - SHARE) * len(members))]
-            other = (of[breaks] + rng.integers(1, len(codes), len(breaks))) % len(codes)
+            other = (c + rng.integers(1, many, len(breaks))) % many
             carries[breaks] = other if each else -1 - fits[breaks]
         columns = [torch.arange(self.task.inputs.shape[0])]
         if self.task.views:  # a mark is loud in one of them
-            columns.append(
-                torch.tensor(self.task.views[rng.integers(len(self.task.views))].columns)
-            )
-        shifts = torch.zeros(kinds + 1, self.x.shape[1])  # the last one is none
+            view = self.task.views[rng.integers(len(self.task.views))]
+            columns.append(torch.tensor(view.columns))
+        shifts = torch.zeros(fits.max() + 2, self.x.shape[1])  # the last one is none
         for some in columns:
-            ways = self._directions(self.shown[:, some], kinds, rng)
+            ways = self._directions(self.shown[:, some], len(shifts) - 1, rng)
             shifts[:-1, some] = ways * self.std[some].clamp_min(1e-6)
         marked = self.x + shifts[torch.from_numpy(carries)]
         result = _ranked(ranker, self._over(marked))
         if ranker.names_patterns and result is not None and not result.stages:
             return 0.5
         return 0.5 if result is None else _area(result, carries == fits, fits >= 0, self.labels)
-
-    def of_each(self, k: int) -> bool:
-        """Whether in a trial each class has a mark of its own; of two, one class says it all."""
-        return k % 2 == 1 and len(np.unique(self.labels)) > 2
 
     def negative(self, ranker: Ranker[Any], k: int) -> bool:
         """Whether a stage stands where every class is one cloud."""
@@ -207,8 +194,7 @@ class _Bench:
         """Combinations of the ways in which samples differ, as long as `SEEN` asks for.
 
         A ridge regression, no surer of any direction than of the mean one, is told which half of
-        the samples carries the first, and judges each sample by the others (`crossfit.py`). Of the
-        marked samples all but the length is known in closed form.
+        the samples carries the first, and judges each by the others, in closed form.
         """
         n, d = shown.shape
         x = shown / d**0.5
@@ -230,8 +216,11 @@ class _Bench:
             apart = (yes.mean() - no.mean()) / ((yes.var() + no.var()) / 2).sqrt()
             return 2 * float(ndtri(SEEN)) - float(apart)
 
-        out: Tensor = ways * (np.exp(brentq(missing, -9, 9, xtol=0.01)) * d**0.5)
-        return out
+        low, high = -9.0, 9.0
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2
+            low, high = (middle, high) if missing(middle) > 0 else (low, middle)
+        return ways * (float(np.exp(high)) * d**0.5)
 
     def _over(self, x: Tensor) -> Task:
         rows = np.arange(len(x))

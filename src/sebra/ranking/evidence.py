@@ -1,18 +1,15 @@
 """Is there a pattern, or are there only hard and mislabelled samples?
 
-A pattern is a property that most samples of a class have; those without it look like other classes.
-So on the line from the class to the others, along which held-out models see the property, a class
-with a pattern has a second, smaller cloud at the place of the others. Without one a class is one
-cloud, apart from samples that belong to another class and carry a wrong label. Two tests hold both
-against the samples; each gives per class a value that is standard normal, or less, without a
-pattern.
+On the line from a class to the others, along which held-out models see the property, a class with
+a pattern has a second, smaller cloud at the place of the others. Without one a class is one cloud,
+apart from wrong labels. Two tests hold both against the samples; each gives per class a value that
+is standard normal, or less, without a pattern.
 
 *A second cloud.* One cloud thins out towards the others, and ever faster: its density is
 log-concave (normal, exponential, even clouds and all that lie between). The best such density is
-compared with the best one plus a share of the others' own distribution: the root of twice the
-log-likelihood ratio (`clouds.py`). That share must not be wrong labels: those are, by everything
-else that tells the classes apart, spread evenly over the class they belong to, while samples that
-break a pattern are at the end of it. The lower of the two values counts.
+compared with the best one plus a share of the others' own distribution (`clouds.py`). That share
+must not be wrong labels: those are, by everything else, spread evenly over the class they belong
+to, while samples that break a pattern are at the end of it. The lower of the two values counts.
 
 *A lean.* Where two clouds overlap no gap shows, but the near side of the class is thicker than the
 far side. Each sample counts by how far it lies from the median of its class (to the third power,
@@ -33,7 +30,7 @@ import numpy as np
 from scipy.special import log_ndtr, ndtr
 from scipy.stats import binom
 
-from sebra.ranking.balance import Flags, Floats, Ints
+from sebra.ranking.balance import Flags, Floats, Ints, best_other
 from sebra.ranking.clouds import second_cloud
 
 _POWER = 3  # the smallest odd one above the first, which the median takes out
@@ -119,7 +116,7 @@ def evidence_of(
     its own side of half way.
     """
     clouds, sums, spreads = np.zeros((3, told.shape[1]))
-    second = _likeliest_other(told, labels)
+    second = best_other(told, labels)
     for c in np.unique(labels[suspects & heard]):
         here, others = np.flatnonzero((labels == c) & heard), np.flatnonzero((labels != c) & heard)
         place = _places(told[:, c], here, others)
@@ -179,13 +176,6 @@ def _sum_and_spread(place: Floats, sign: Floats) -> tuple[float, float]:
     influence = each - each.mean() + slope / (2 * density * len(place)) * np.sign(place)
     # One sample more or less is always possible, however alike the others are.
     return float(each.sum()), max(1.0, float(np.square(influence).sum()))
-
-
-def _likeliest_other(logits: Floats, labels: Ints) -> Ints:
-    others = logits.copy()
-    others[np.arange(len(labels)), labels] = -np.inf
-    best: Ints = others.argmax(1)
-    return best
 
 
 def _share_below(values: Floats, weights: Floats, of: Floats) -> Floats:

@@ -19,8 +19,8 @@ from sebra.engine.session import Session
 from sebra.engine.task import Task
 from sebra.engine.views import View
 from sebra.ranking.atoms import with_atoms
-from sebra.ranking.balance import Flags, Floats, Ints, looks_weights, neutral_weights
-from sebra.ranking.candidate import best_other, find_candidate, kept
+from sebra.ranking.balance import Flags, Floats, Ints, best_other, looks_weights, neutral_weights
+from sebra.ranking.candidate import find_candidate, kept
 from sebra.ranking.crossfit import HeadJudge, Judge, NetworkJudge
 from sebra.ranking.evidence import MOST, Evidence, evidence_of
 
@@ -95,12 +95,12 @@ def evidence_in(found: Mapping[str, Tensor]) -> Evidence:
 def _leans(margin: Floats, easy: Floats, some: Flags, labels: Ints) -> float:
     """How far the model goes by a candidate: correlation of its margin with who follows it."""
     follows = np.where(margin > 0, 1.0, 0.0)
-    a, b = (_centred(x, labels, some) for x in (follows, easy))
+    a, b = (centred(x, labels, some) for x in (follows, easy))
     size = float(np.sqrt((a @ a) * (b @ b)))
     return float(a @ b) / size if size > 0 else 0.0
 
 
-def _centred(values: Floats, labels: Ints, some: Flags) -> Floats:
+def centred(values: Floats, labels: Ints, some: Flags) -> Floats:
     """Some of the values, less the mean of their class."""
     x, y = values[some], labels[some]
     out: Floats = x - (np.bincount(y, x) / np.maximum(np.bincount(y), 1))[y]
