@@ -1,8 +1,7 @@
 """Single values that most of a class hold in one column of an array, though they do not fit it.
 
-In a column of measurements hardly two values are equal; in one of counts or kinds all are whole
-steps apart. A value that many hold and that is neither is a default, a broken sensor or a mark, and
-whether a sample holds it is a view of its own (`views.py`).
+Hardly two measurements are equal, and counts or kinds are whole steps apart. A value that many hold
+and that is neither is a default, a broken sensor or a mark: a view of its own (`views.py`).
 """
 
 from __future__ import annotations

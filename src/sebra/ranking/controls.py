@@ -1,7 +1,6 @@
 """Controls: what a ranker does with a mark that is known to be there, and with none.
 
-Whether a ranking can be believed depends on the data: how many samples, how hard the classes are,
-what the features show. So it is tried on the data itself, on copies of the features.
+Whether a ranking can be believed depends on the data, so it is tried on copies of its features.
 
 Positive: a mark is put on `SHARE` of one class and on 1 - `SHARE` of the others; in every other
 trial with three classes or more each class has one, and 1 - `SHARE` of it that of another. It is a

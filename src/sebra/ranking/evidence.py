@@ -17,9 +17,6 @@ so that the place of the others counts and the middle does not; none counts more
 there), and against a pattern where it is more like the class it seems to be than the median member
 of that class: half of all wrong labels are. Real clouds lean a little by nature, so of this chance
 only the root is believed.
-
-Both go by models that tell the class plainly. A model that has been taught who the suspects are
-makes any class lean; a second cloud it does not make (`candidate.py`).
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
 """Which samples are likely mislabelled, told apart from those that are hard but right.
 
-A head that has not seen a sample says how likely each class is. Where labels are right, it is at
-times wrong, but seldom when it is sure; wrong labels do not care how sure it is. So the given
-labels are a mixture: mostly the class that the head's probabilities speak of, and now and then
-another one, whatever they say. How sure the head really is (its temperature) and how often a class
-is called another one are found together, as what makes the given labels likeliest (EM). `noise` is
-then the chance that a sample's label is wrong, and a sample is flagged where it is over a half.
+A head that has not seen a sample says how likely each class is. Where labels are right, it is
+seldom wrong when it is sure; wrong labels do not care. So labels are a mixture: mostly the class
+that the head's probabilities speak of, now and then another, whatever they say. How sure the head
+really is (its temperature) and how often a class is called another one are what makes the labels
+likeliest (EM). `noise` is the chance that a label is wrong; flagged is what is over a half.
 """
 
 from __future__ import annotations
@@ -73,9 +72,8 @@ def too_large(task: Task) -> bool:
 def estimate_noise(task: Task) -> NoiseEstimate:
     """The noise of every sample of a task, over features or over images.
 
-    Images and texts are first turned into features by a network that was not trained on the task
-    (`untrained_network`): labels, which may be wrong, never shape the features. Nothing is suspect
-    in a task that is `too_large`.
+    Images and texts are first seen by a network that was not trained on the task: labels, which may
+    be wrong, never shape the features. Nothing is suspect in a task that is `too_large`.
     """
     if too_large(task):
         return _nothing(task.targets.cpu().numpy())

@@ -108,8 +108,7 @@ def figures_of(
     """What is known of a pattern without any attribute.
 
     right: where the plain model tells the class. view: where it was seen, None for all features.
-    `without_it` is its accuracy to be expected where
-    the pattern no longer goes with the class: the mean of both sides, each class the same.
+    `without_it`: accuracy where it no longer goes with the class, both sides and classes alike.
     """
     sides = []
     for c in np.unique(labels):

@@ -1,8 +1,7 @@
 """Patterns in narrow views: where a nuisance is loud, those that break it are told outright.
 
-Over all features a mild mark costs the model few samples: the class is told without it. In a view
-that shows little else (the colour of a picture, one of its corners) a mark on 95 % of a class tells
-that class in 95 %, and the samples told wrong are those that break it.
+Over all features a mild mark costs the model few samples. In a view that shows little else (the
+colour of a picture, a corner) it tells the class, and the samples told wrong break it.
 """
 
 from __future__ import annotations
@@ -69,9 +68,8 @@ def strongest(
 ) -> dict[str, Tensor]:
     """The strongest candidate, over all features or in one of the views.
 
-    Of those that stand (a chance of a false alarm of at most `most`) and have half as much evidence
-    as the best one, it is the one that the model of all features leans on most. What comes back is
-    that of `find_candidate`, and `view`: the number of the view, -1 for none.
+    Of those that stand (by a chance of at most `most`) and have half of the best one's evidence, it
+    is the one that the model of all features leans on most; `view`: its number, -1 for none.
     """
     found = [find_candidate(judge, before, labels, trust, heard)]
     found += [_in_view(view, judge, before, labels, trust, heard) for view in views]
@@ -129,10 +127,7 @@ def _in_view(
 
 
 def half_way(told: Floats, labels: Ints) -> tuple[Floats, Flags]:
-    """Per class the logit half way between the medians of its samples and of the others.
-
-    And whether the first is above the second, so that there is a way.
-    """
+    """Per class the logit half way between its median and that of the others; is there a way?"""
     own, others = np.zeros((2, told.shape[1]))
     for c in np.unique(labels):
         own[c], others[c] = np.median(told[labels == c, c]), np.median(told[labels != c, c])
