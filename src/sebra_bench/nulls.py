@@ -93,11 +93,11 @@ def _tell(x: Floats, y: Ints, family: str, rng: np.random.Generator, classes: in
 def _drawn(rng: np.random.Generator, noise: str, shape: tuple[int, int]) -> Floats:
     """Noise of spread one."""
     if noise == "laplace":
-        return rng.laplace(size=shape) / 2**0.5
+        return rng.laplace(scale=0.5**0.5, size=shape)
     if noise == "exponential":
         return rng.exponential(size=shape)
     if noise == "t5":
-        return rng.standard_t(5, size=shape) * 0.6**0.5
+        return np.asarray(rng.standard_t(5, size=shape) * 0.6**0.5)
     return rng.normal(size=shape)
 
 

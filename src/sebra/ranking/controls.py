@@ -113,14 +113,15 @@ def run_controls(
     if len(task) < FEWEST_SAMPLES or len(np.unique(task.targets.cpu().numpy())) < 2:
         return None
     bench = _Bench(task)
-    one, each, claims = [], [], []
+    areas: dict[bool, list[float]] = {False: [], True: []}
+    claims: list[bool] = []
     for k in range(most):  # in turn, so that all are tried alike when time is short
         if _in_time(started, seconds, k):
-            some = k % 2 == 0 or len(bench.codes) == 2  # of two classes, one says it all
-            (one if some else each).append(bench.positive(make(), k, not some))
+            each = k % 2 == 1 and len(bench.codes) > 2  # of two classes, one says it all
+            areas[each].append(bench.positive(make(), k, each))
         if negative and _in_time(started, seconds, k):
             claims.append(bench.negative(make(), k))
-    return Controls(tuple(one), tuple(claims), tuple(each))
+    return Controls(tuple(areas[False]), tuple(claims), tuple(areas[True]))
 
 
 def _in_time(started: float, seconds: float, rounds: int) -> bool:
@@ -197,7 +198,7 @@ class _Bench:
         """
         n, d = shown.shape
         x = shown / d**0.5
-        ways = torch.from_numpy(rng.standard_normal((many, n))).float() @ x / n**0.5
+        ways: Tensor = torch.from_numpy(rng.standard_normal((many, n))).float() @ x / n**0.5
         half = torch.from_numpy(rng.permutation(n) % 2 - 0.5).float()
         root = torch.linalg.cholesky(x.T @ x / n + torch.eye(d) / d)
         share = torch.linalg.solve_triangular(root, x.T, upper=False).square().sum(0) / n
@@ -219,7 +220,7 @@ class _Bench:
         for _ in range(_HALVINGS):
             middle = (low + high) / 2
             low, high = (middle, high) if missing(middle) > 0 else (low, middle)
-        return ways * (float(np.exp(high)) * d**0.5)
+        return ways.mul(float(np.exp(high)) * d**0.5)
 
     def _over(self, x: Tensor) -> Task:
         rows = np.arange(len(x))

@@ -119,7 +119,7 @@ class PeelRanker(Ranker[PeelConfig]):
             if stage.chance > cfg.chance ** len(tried) or stage.follows.all():
                 break
             found.append(stage)
-        found = _by_strength(found, tried[0].easy, given)
+        found = _by_strength(found, tried[0].easy, given) if found else found
         _explain(session, found, tried)
         result = self._result(found, tried, given, estimate)
         if not found:
@@ -214,8 +214,8 @@ def _by_strength(found: list[Stage], easy: Floats, labels: Ints) -> list[Stage]:
     """The stronger the earlier: by how far the plain model's margin falls where each is broken."""
     every = np.ones(len(labels), dtype=bool)
     follows = [centred(s.follows.astype(np.float64), labels, every) for s in found]
-    falls = np.linalg.lstsq(np.array(follows).T, centred(easy, labels, every))[0] if found else []
-    return [found[k] for k in np.argsort(-np.asarray(falls), kind="stable")]
+    falls = np.linalg.lstsq(np.array(follows).T, centred(easy, labels, every))[0]
+    return [found[k] for k in np.argsort(-falls, kind="stable")]
 
 
 def _patterns(found: list[Stage], noise: Floats) -> Ints:
