@@ -20,7 +20,8 @@ import torch
 from sebra.engine.session import Session
 from sebra.engine.task import Task
 from sebra.errors import UsageError
-from sebra.ranking.controls import FEWEST, run_controls
+from sebra.ranking.controls import run_controls
+from sebra.ranking.noise import FEWEST_SAMPLES
 from sebra.ranking.ranking import Ranker
 
 SECONDS = 120.0
@@ -102,7 +103,7 @@ class _Search:
         self.ends = time.monotonic() + seconds
         if task.inputs.is_image or task.inputs.is_text:
             raise UsageError("--tune: its controls need frozen features; add --mode features")
-        if len(task) < FEWEST or int(task.targets.min()) == int(task.targets.max()):
+        if len(task) < FEWEST_SAMPLES or int(task.targets.min()) == int(task.targets.max()):
             raise UsageError("--tune: too few samples or classes to tell good rankings from bad")
         self.trials: list[dict[str, Any]] = []
 

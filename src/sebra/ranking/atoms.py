@@ -1,8 +1,7 @@
 """Single values that most of a class hold in one column of an array, though they do not fit it.
 
-In a column of measurements hardly two values are equal; in one of counts or kinds all are whole
-steps apart. A value that many hold and that is neither is a default, a broken sensor or a mark, and
-whether a sample holds it is a view of its own (`views.py`).
+Hardly two measurements are equal, and counts or kinds are whole steps apart. A value that many hold
+and that is neither is a default, a broken sensor or a mark: a view of its own (`views.py`).
 """
 
 from __future__ import annotations
@@ -17,15 +16,16 @@ from sebra.engine.task import Task
 from sebra.engine.views import View
 from sebra.ranking.balance import Floats, Ints
 from sebra.ranking.evidence import MOST
+from sebra.ranking.noise import MOST_NUMBERS
 
-_MOST_VALUES = 200_000_000  # samples x columns, above which nothing is looked for
+_LACK = 0.5  # of some class lacks the value, or it would say nothing of classes
 _BLOCK = 8192
 
 
 def with_atoms(task: Task) -> tuple[Task, Tensor]:
     """The task with a view for every column with such values; k x 2, their columns and values."""
     none = torch.zeros(0, 2, dtype=torch.float64)
-    if task.views or len(task) * task.inputs.shape[0] > _MOST_VALUES:
+    if task.views or len(task) * task.inputs.shape[0] > MOST_NUMBERS:
         return task, none
     parts = torch.split(torch.arange(len(task), device=task.device), _BLOCK)
     x = torch.cat([task.batch(part).float().cpu() for part in parts])
@@ -56,7 +56,7 @@ def atoms_of(x: Floats, labels: Ints) -> list[tuple[int, float]]:
         for j in np.flatnonzero((own == middle).mean(axis=0) >= MOST):
             held = x[:, j] == middle[j]
             shares = np.bincount(labels, held)[codes] / np.bincount(labels)[codes]
-            if shares.min() < 0.5 and not _fits(x[~held, j], middle[j]):
+            if shares.min() < 1 - _LACK and not _fits(x[~held, j], middle[j]):
                 found.add((int(j), float(middle[j])))
     return sorted(found)
 

@@ -78,3 +78,11 @@ def per_class(weights: Floats, labels: Ints) -> Floats:
     total = np.bincount(labels, weights)
     out: Floats = weights / np.maximum(total, 1e-12)[labels]
     return out
+
+
+def best_other(logits: Floats, labels: Ints) -> Ints:
+    """The likeliest class besides the label."""
+    others = logits.copy()
+    others[np.arange(len(labels)), labels] = -np.inf
+    best: Ints = others.argmax(1)
+    return best

@@ -10,6 +10,7 @@ from sebra.ranking.balance import (
     Flags,
     Floats,
     Ints,
+    best_other,
     contrast_weights,
     looks_weights,
     neutral_weights,
@@ -26,11 +27,10 @@ def find_candidate(
 ) -> dict[str, Tensor]:
     """What most samples of a class share and the model goes by, as tensors that can be kept.
 
-    before: n x k, which of the earlier patterns each sample follows. heard: samples that
-    follow them all, by which the evidence goes: among the others some break one. The result has
-    `easy`, the margin of the class by the easiest cue, `margin`, above zero for samples that follow
-    the candidate, the evidence and, over features, what tells it of other samples (`head`,
-    `thresholds`). Without any suspects the margin is that of the class.
+    before: n x k, which of the earlier patterns each sample follows. heard: those that follow them
+    all, by which the evidence goes. The result has `easy`, the margin of the class by the easiest
+    cue, `margin`, above zero for samples that follow the candidate, the evidence and, over
+    features, what tells it of other samples. Without suspects the margin is that of the class.
     """
     y, neutral = torch.from_numpy(labels), torch.from_numpy(neutral_weights(before, labels, trust))
     first = judge.tell_class(y, neutral)
@@ -52,7 +52,7 @@ def find_candidate(
         seems = np.where(margin > 0, labels, best_other(both, labels))
         if first_head is not None and judge.head is not None:
             head = first_head / first_scale + judge.head / scale
-        if number + 1 == ROUNDS:  # a lean shows in the plain model, a second cloud in the last
+        if number + 1 == ROUNDS:  # one taught who the suspects are makes any class lean
             plain = judge.tell_apart(y, neutral).double().numpy()
             last = _evidence(judge, told.double().numpy(), labels, suspects, heard)
             evidence = _evidence(judge, plain, labels, suspects, heard)
@@ -101,14 +101,6 @@ def margins(logits: Floats, labels: Ints) -> Floats:
     rows = np.arange(len(labels))
     out: Floats = logits[rows, labels] - logits[rows, best_other(logits, labels)]
     return out
-
-
-def best_other(logits: Floats, labels: Ints) -> Ints:
-    """The likeliest class besides the label."""
-    others = logits.copy()
-    others[np.arange(len(labels)), labels] = -np.inf
-    best: Ints = others.argmax(1)
-    return best
 
 
 def _scale(logits: Tensor, labels: Ints) -> float:

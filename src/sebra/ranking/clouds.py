@@ -1,8 +1,7 @@
 """Is a class one cloud on the line to the others, or is there a second one at their place?
 
 Counts in narrow bins are fitted by the log-concave intensity that makes them likeliest: its
-logarithm is a straight line less bends, so that Newton's steps are least squares without negative
-bends. What lies outside of the window is left out, which leaves a log-concave density one.
+logarithm is a line less bends, so Newton's steps are least squares without negative bends.
 """
 
 from __future__ import annotations

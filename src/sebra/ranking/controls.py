@@ -1,12 +1,12 @@
 """Controls: what a ranker does with a mark that is known to be there, and with none.
 
-Whether a ranking can be believed depends on the data: how many samples, how hard the classes are,
-what the features show. So it is tried on the data itself, on copies of the features.
+Whether a ranking can be believed depends on the data, so it is tried on copies of its features.
 
-Positive: a mark is put on `SHARE` of one class and on 1 - `SHARE` of the others. It is a shift of
-the features in a random direction, so large that a linear model sees in `SEEN` of new samples
-whether they have it. It is found where the samples of that class that lack it come out last: by a
-stage of the ranker, or, where it names none, by its order; `area` is how well they are told apart.
+Positive: a mark is put on `SHARE` of one class and on 1 - `SHARE` of the others; in every other
+trial with three classes or more each class has one, and 1 - `SHARE` of it that of another. It is a
+shift in a random direction, so large that a linear model sees in `SEEN` of new samples whether they
+have it. It is found where those that break it come out last in their class: by a stage, or, where
+the ranker names none, by its order; `area` is how well they are told apart.
 Negative: features are drawn anew, around the mean of each class with the spread of all of them.
 Then every class is one cloud, as near to the others as it was; whatever stage stands is a false
 alarm.
@@ -21,7 +21,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from scipy.special import ndtri
 from torch import Tensor
@@ -30,33 +29,36 @@ from sebra.engine.session import Session
 from sebra.engine.task import Task
 from sebra.errors import NumericalError
 from sebra.loading.inputs import Inputs
+from sebra.ranking.balance import Flags, Ints
+from sebra.ranking.noise import FEWEST_SAMPLES, MOST_FITTED
 from sebra.ranking.order import ranks_within_classes
 from sebra.ranking.ranking import Blind, Ranker, RankResult
 from sebra.samples.table import FeatureArray
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
 Make = Callable[[], Ranker[Any]]
 
 SHARE = 0.95  # of one class carries the mark, and of the others lacks it
 SEEN = 0.99  # of new samples a linear model tells rightly whether they carry it: mild, not faint
 FOUND = 0.9  # area from which a mark counts as found
-POSITIVE, NEGATIVE = 10, 20  # trials at most
-FEWEST = 40  # samples, below which controls say nothing
-MOST = 10_000  # samples that are heard; a copy of their features is held
+TRIALS = 20  # of each kind at most: one false alarm in twenty can be seen
 _BLOCK = 8192
+_HALVINGS = 12  # until the length of a mark is known
 
 
 @dataclass(frozen=True)
 class Controls:
-    """areas: of every positive trial. claims: of every negative trial, whether a stage stood.
+    """one, each: areas of positive trials with a mark of one class, and with one of each class.
 
-    A ranker that names no stages has no claims.
+    claims: of every negative trial, whether a stage stood; a ranker that names none has no claims.
     """
 
-    areas: tuple[float, ...]
+    one: tuple[float, ...]
     claims: tuple[bool, ...]
+    each: tuple[float, ...] = ()
+
+    @property
+    def areas(self) -> tuple[float, ...]:
+        return self.one + self.each
 
     @property
     def found(self) -> int:
@@ -71,15 +73,13 @@ class Controls:
 
     def sentences(self) -> list[str]:
         """What the trials showed, in one sentence each."""
-        n = len(self.areas)
-        out = [
-            f"a mark on {SHARE:.0%} of one class would have been found in {self.found} of "
-            f"{n} {_trials(n)}"
-        ]
+        out = [f"a mark on {SHARE:.0%} of one class would have been found in {_hits(self.one)}"]
+        if self.each:
+            out = [f"{out[0]}, and marks on {SHARE:.0%} of each class in {_hits(self.each)}"]
         if self.claims:
-            n, many = len(self.claims), sum(self.claims)
+            many = sum(self.claims)
             said = "none was" if not many else "one was" if many == 1 else f"{many} were"
-            out.append(f"in {n} {_trials(n)} without any pattern {said} claimed")
+            out.append(f"in {_trials(self.claims)} without any pattern {said} claimed")
         return out
 
     def to_dict(self) -> dict[str, Any]:
@@ -93,16 +93,16 @@ class Controls:
         }
 
 
-def _trials(n: int) -> str:
-    return "trial" if n == 1 else "trials"
+def _trials(of: tuple[float, ...]) -> str:
+    return f"{len(of)} trial{'' if len(of) == 1 else 's'}"
+
+
+def _hits(areas: tuple[float, ...]) -> str:
+    return f"{sum(a >= FOUND for a in areas)} of {_trials(areas)}"
 
 
 def run_controls(
-    task: Task,
-    make: Make,
-    seconds: float,
-    negative: bool = False,
-    most: int = NEGATIVE,
+    task: Task, make: Make, seconds: float, negative: bool = False, most: int = TRIALS
 ) -> Controls | None:
     """Tries a ranker on copies of a task over features, for about so many seconds.
 
@@ -110,17 +110,18 @@ def run_controls(
     each kind; one is always made. None comes back where there are too few samples or classes.
     """
     started = time.monotonic()
-    if len(task) < FEWEST or len(np.unique(task.targets.cpu().numpy())) < 2:
+    if len(task) < FEWEST_SAMPLES or len(np.unique(task.targets.cpu().numpy())) < 2:
         return None
     bench = _Bench(task)
-    areas: list[float] = []
+    areas: dict[bool, list[float]] = {False: [], True: []}
     claims: list[bool] = []
-    for k in range(most):  # in turn, so that both are tried alike when time is short
-        if k < POSITIVE and _in_time(started, seconds, k):
-            areas.append(bench.positive(make(), k))
+    for k in range(most):  # in turn, so that all are tried alike when time is short
+        if _in_time(started, seconds, k):
+            each = k % 2 == 1 and len(bench.codes) > 2  # of two classes, one says it all
+            areas[each].append(bench.positive(make(), k, each))
         if negative and _in_time(started, seconds, k):
             claims.append(bench.negative(make(), k))
-    return Controls(tuple(areas), tuple(claims))
+    return Controls(tuple(areas[False]), tuple(claims), tuple(areas[True]))
 
 
 def _in_time(started: float, seconds: float, rounds: int) -> bool:
@@ -133,37 +134,40 @@ class _Bench:
     """Copies of a task's features, with a mark or as one cloud a class."""
 
     def __init__(self, task: Task) -> None:
-        rows = np.sort(np.random.default_rng(task.seed).permutation(len(task))[:MOST])
+        rows = np.sort(np.random.default_rng(task.seed).permutation(len(task))[:MOST_FITTED])
         where = torch.from_numpy(rows).to(task.device)
         self.task = task.subset(where)
         self.labels = self.task.targets.cpu().numpy().astype(np.int64)
+        self.codes, self.of = np.unique(self.labels, return_inverse=True)
         every = torch.arange(len(where), device=task.device)
         self.x = torch.cat([self.task.seen(p) for p in torch.split(every, _BLOCK)]).cpu()
         self.std, mean = torch.std_mean(self.x, dim=0, correction=0)
         self.shown = (self.x - mean) / self.std.clamp_min(1e-6)
 
-    def positive(self, ranker: Ranker[Any], k: int) -> float:
-        """How well a mark is told, as an area under the curve."""
-        rng = np.random.default_rng([self.task.seed, 1, k])
-        codes = np.unique(self.labels)
-        own = self.labels == codes[(self.task.seed + k) % len(codes)]
-        carries = np.zeros(len(own), dtype=bool)
-        for side, share in ((own, SHARE), (~own, 1 - SHARE)):
-            members = rng.permutation(np.flatnonzero(side))
-            carries[members[: round(share * len(members))]] = True
+    def positive(self, ranker: Ranker[Any], k: int, each: bool) -> float:
+        """How well a mark of one class, or of each, is told, as an area under the curve."""
+        rng, of, many = np.random.default_rng([self.task.seed, 1, k]), self.of, len(self.codes)
+        own = of == (self.task.seed + (k + 1) // 2) % many
+        fits = of if each else np.where(own, 0, -1)  # the mark of its class, -1 for none
+        carries = fits.copy()
+        for c in range(many):
+            members = rng.permutation(np.flatnonzero(of == c))
+            breaks = members[: round((1 - SHARE) * len(members))]
+            other = (c + rng.integers(1, many, len(breaks))) % many
+            carries[breaks] = other if each else -1 - fits[breaks]
         columns = [torch.arange(self.task.inputs.shape[0])]
         if self.task.views:  # a mark is loud in one of them
-            columns.append(
-                torch.tensor(self.task.views[rng.integers(len(self.task.views))].columns)
-            )
-        shift = torch.zeros(self.x.shape[1])
+            view = self.task.views[rng.integers(len(self.task.views))]
+            columns.append(torch.tensor(view.columns))
+        shifts = torch.zeros(fits.max() + 2, self.x.shape[1])  # the last one is none
         for some in columns:
-            shift[some] = self._direction(self.shown[:, some], rng) * self.std[some].clamp_min(1e-6)
-        marked = self.x + torch.from_numpy(carries)[:, None] * shift
+            ways = self._directions(self.shown[:, some], len(shifts) - 1, rng)
+            shifts[:-1, some] = ways * self.std[some].clamp_min(1e-6)
+        marked = self.x + shifts[torch.from_numpy(carries)]
         result = _ranked(ranker, self._over(marked))
         if ranker.names_patterns and result is not None and not result.stages:
             return 0.5
-        return 0.5 if result is None else _area(result, carries, own, self.labels)
+        return 0.5 if result is None else _area(result, carries == fits, fits >= 0, self.labels)
 
     def negative(self, ranker: Ranker[Any], k: int) -> bool:
         """Whether a stage stands where every class is one cloud."""
@@ -186,18 +190,37 @@ class _Bench:
         return centre, (axes * values.clamp_min(0).sqrt()).T.float()
 
     @staticmethod
-    def _direction(shown: Tensor, rng: np.random.Generator) -> Tensor:
-        """A combination of the ways in which samples differ, as long as `SEEN` asks for."""
+    def _directions(shown: Tensor, many: int, rng: np.random.Generator) -> Tensor:
+        """Combinations of the ways in which samples differ, as long as `SEEN` asks for.
+
+        A ridge regression, no surer of any direction than of the mean one, is told which half of
+        the samples carries the first, and judges each by the others, in closed form.
+        """
         n, d = shown.shape
-        shown = shown / d**0.5
-        weights = torch.from_numpy(rng.standard_normal(n)).float() / n**0.5
-        v = weights @ shown
-        spread = shown.T @ shown / n
-        # The linear model that tells it best, no surer of any direction than of the mean one.
-        head = torch.linalg.solve(spread + torch.eye(d) / d, v)
-        reach = float((head @ spread @ head).sqrt() / (head @ v).clamp_min(1e-12))
-        out: Tensor = v * (2 * float(ndtri(SEEN)) * reach * d**0.5)
-        return out
+        x = shown / d**0.5
+        ways: Tensor = torch.from_numpy(rng.standard_normal((many, n))).float() @ x / n**0.5
+        half = torch.from_numpy(rng.permutation(n) % 2 - 0.5).float()
+        root = torch.linalg.cholesky(x.T @ x / n + torch.eye(d) / d)
+        share = torch.linalg.solve_triangular(root, x.T, upper=False).square().sum(0) / n
+        both = torch.stack([x.T @ half / n, ways[0]], 1)
+        known = torch.cholesky_solve(both, root)
+        told, inner = x @ known, both.T @ known
+
+        def missing(power: float) -> float:
+            length = float(np.exp(power))
+            added = torch.tensor([[0, length], [length, length**2 / 4]])
+            head = torch.linalg.solve(torch.eye(2) + added @ inner, torch.tensor([1, length / 4]))
+            says = told @ head + length * half * (inner[1] @ head)
+            says = (says - share * half) / (1 - share)
+            yes, no = says[half > 0], says[half < 0]
+            apart = (yes.mean() - no.mean()) / ((yes.var() + no.var()) / 2).sqrt()
+            return 2 * float(ndtri(SEEN)) - float(apart)
+
+        low, high = -9.0, 9.0
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2
+            low, high = (middle, high) if missing(middle) > 0 else (low, middle)
+        return ways.mul(float(np.exp(high)) * d**0.5)
 
     def _over(self, x: Tensor) -> Task:
         rows = np.arange(len(x))
@@ -217,14 +240,14 @@ def _ranked(ranker: Ranker[Any], task: Task) -> RankResult | None:
     return None if result.collapsed else result
 
 
-def _area(result: RankResult, carries: Flags, own: Flags, labels: Ints) -> float:
-    """How well those of the marked class that carry the mark are told from those that do not.
+def _area(result: RankResult, follows: Flags, own: Flags, labels: Ints) -> float:
+    """How well those of marked classes that follow their mark are told from those that do not.
 
     By the stage that does it best; by the order where the ranker names no stages.
     """
     order = -ranks_within_classes(result.bucket, result.score, labels)
     columns = list(result.stages.values()) or [order]
-    yes = carries[own]
+    yes = follows[own]
     from scipy.stats import rankdata  # takes a second to load
 
     with_it, without = int(yes.sum()), int((~yes).sum())

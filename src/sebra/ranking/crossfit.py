@@ -49,10 +49,9 @@ class Judge(Protocol):
 class HeadJudge:
     """Ridge regressions onto the classes over frozen features, every sample left out in turn.
 
-    A sample's own share in a ridge regression is known in closed form, so that leaving it out costs
-    no second fit, and no folds that would depend on the order of the samples. The features are
-    standardised: units and shifts of columns say nothing. penalties: the first, stronger one leaves
-    only the easiest cues; the second is for telling apart.
+    Leaving a sample out is known in closed form: no second fit, no folds, which would depend on the
+    order of the samples. Features are standardised: units and shifts of columns say nothing.
+    penalties: the first, stronger one leaves the easiest cues; the second is for telling apart.
     """
 
     def __init__(self, task: Task, penalties: tuple[float, float]) -> None:
@@ -123,8 +122,7 @@ class NetworkJudge:
     """Fresh networks, one per fold, each trained for a few steps on weighted draws.
 
     They train with the `u` weighting of the ranking objective, which holds on to the easiest cue.
-    Telling apart takes heads over what these networks have come to see: a few rare samples are
-    enough for a head and too few for a network.
+    Telling apart takes heads over what they see: rare samples are too few for a network.
     """
 
     def __init__(self, task: Task, session: Session, config: Any) -> None:

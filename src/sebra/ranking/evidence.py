@@ -1,18 +1,15 @@
 """Is there a pattern, or are there only hard and mislabelled samples?
 
-A pattern is a property that most samples of a class have; those without it look like other classes.
-So on the line from the class to the others, along which held-out models see the property, a class
-with a pattern has a second, smaller cloud at the place of the others. Without one a class is one
-cloud, apart from samples that belong to another class and carry a wrong label. Two tests hold both
-against the samples; each gives per class a value that is standard normal, or less, without a
-pattern.
+On the line from a class to the others, along which held-out models see the property, a class with
+a pattern has a second, smaller cloud at the place of the others. Without one a class is one cloud,
+apart from wrong labels. Two tests hold both against the samples; each gives per class a value that
+is standard normal, or less, without a pattern.
 
 *A second cloud.* One cloud thins out towards the others, and ever faster: its density is
 log-concave (normal, exponential, even clouds and all that lie between). The best such density is
-compared with the best one plus a share of the others' own distribution: the root of twice the
-log-likelihood ratio (`clouds.py`). That share must not be wrong labels: those are, by everything
-else that tells the classes apart, spread evenly over the class they belong to, while samples that
-break a pattern are at the end of it. The lower of the two values counts.
+compared with the best one plus a share of the others' own distribution (`clouds.py`). That share
+must not be wrong labels: those are, by everything else, spread evenly over the class they belong
+to, while samples that break a pattern are at the end of it. The lower of the two values counts.
 
 *A lean.* Where two clouds overlap no gap shows, but the near side of the class is thicker than the
 far side. Each sample counts by how far it lies from the median of its class (to the third power,
@@ -20,9 +17,6 @@ so that the place of the others counts and the middle does not; none counts more
 there), and against a pattern where it is more like the class it seems to be than the median member
 of that class: half of all wrong labels are. Real clouds lean a little by nature, so of this chance
 only the root is believed.
-
-Both go by models that tell the class plainly. A model that has been taught who the suspects are
-makes any class lean; a second cloud it does not make (`candidate.py`).
 """
 
 from __future__ import annotations
@@ -33,12 +27,13 @@ import numpy as np
 from scipy.special import log_ndtr, ndtr
 from scipy.stats import binom
 
-from sebra.ranking.balance import Flags, Floats, Ints
+from sebra.ranking.balance import Flags, Floats, Ints, best_other
 from sebra.ranking.clouds import second_cloud
 
 _POWER = 3  # the smallest odd one above the first, which the median takes out
 _AROUND = 0.1  # share of a class on each side of its median that says how dense it is there
 MOST = 0.75  # of a class has a property that most of it share; by halves nature splits classes
+BELIEVED = 0.5  # power of a lean's chance: real clouds lean a little by nature
 _EVEN = 1 / 3  # variance of wrong labels' places, which are even from -1 to 1
 
 
@@ -57,7 +52,7 @@ class Evidence:
         """Of a false alarm, after so many looks at the same samples."""
         looks *= 4  # all classes together and the best of them, by either test
         (cloud, lean), (alone, leans) = self._together(self.spreads > 0), self._best()
-        believed = float((looks * min(lean, leans)) ** 0.5)
+        believed = float((looks * min(lean, leans)) ** BELIEVED)
         return min(1.0, looks * min(cloud, alone), believed)
 
     def covers(self, most: float) -> Flags:
@@ -69,7 +64,7 @@ class Evidence:
         """
         tested = self.spreads > 0
         together, best = self._together(tested), self._best()
-        kind = 0 if min(together[0], best[0]) <= min(together[1], best[1]) ** 0.5 else 1
+        kind = 0 if min(together[0], best[0]) <= min(together[1], best[1]) ** BELIEVED else 1
         if together[kind] < best[kind]:
             return tested
         alone: Flags = np.min(self._alone(), axis=0) <= most
@@ -118,7 +113,7 @@ def evidence_of(
     its own side of half way.
     """
     clouds, sums, spreads = np.zeros((3, told.shape[1]))
-    second = _likeliest_other(told, labels)
+    second = best_other(told, labels)
     for c in np.unique(labels[suspects & heard]):
         here, others = np.flatnonzero((labels == c) & heard), np.flatnonzero((labels != c) & heard)
         place = _places(told[:, c], here, others)
@@ -178,13 +173,6 @@ def _sum_and_spread(place: Floats, sign: Floats) -> tuple[float, float]:
     influence = each - each.mean() + slope / (2 * density * len(place)) * np.sign(place)
     # One sample more or less is always possible, however alike the others are.
     return float(each.sum()), max(1.0, float(np.square(influence).sum()))
-
-
-def _likeliest_other(logits: Floats, labels: Ints) -> Ints:
-    others = logits.copy()
-    others[np.arange(len(labels)), labels] = -np.inf
-    best: Ints = others.argmax(1)
-    return best
 
 
 def _share_below(values: Floats, weights: Floats, of: Floats) -> Floats:

@@ -1,11 +1,10 @@
 """Which samples are likely mislabelled, told apart from those that are hard but right.
 
-A head that has not seen a sample says how likely each class is. Where labels are right, it is at
-times wrong, but seldom when it is sure; wrong labels do not care how sure it is. So the given
-labels are a mixture: mostly the class that the head's probabilities speak of, and now and then
-another one, whatever they say. How sure the head really is (its temperature) and how often a class
-is called another one are found together, as what makes the given labels likeliest (EM). `noise` is
-then the chance that a sample's label is wrong, and a sample is flagged where it is over a half.
+A head that has not seen a sample says how likely each class is. Where labels are right, it is
+seldom wrong when it is sure; wrong labels do not care. So labels are a mixture: mostly the class
+that the head's probabilities speak of, now and then another, whatever they say. How sure the head
+really is (its temperature) and how often a class is called another one are what makes the labels
+likeliest (EM). `noise` is the chance that a label is wrong; flagged is what is over a half.
 """
 
 from __future__ import annotations
@@ -26,11 +25,12 @@ from sebra.ranking.noise_heads import Reader, held_out_logits
 
 Array = npt.NDArray[Any]
 
-MOST_LOGITS = 250_000_000  # samples x classes, above which nothing is estimated
-FEWEST_SAMPLES = 40
+MOST_NUMBERS = 250_000_000  # samples x classes or columns, above which nothing is looked for
+FEWEST_SAMPLES = 40  # below which neither noise nor controls say anything
 SUSPECT = 0.5  # noise from which a sample counts as flagged: more likely wrong than right
 PRIOR = 10.0  # samples of every class whose wrong labels fall on all others alike: some are small
-MOST_FITTED = 10_000  # samples that rates and temperature are found by
+TWINS = 0.5  # told apart by less, from chance (0) to always (1), classes explain wrong labels
+MOST_FITTED = 10_000  # samples that rates and temperature are found by, and controls look at
 _ROUNDS, _SETTLED = 200, 3e-4  # of EM at most, and the change of a rate that ends it
 
 
@@ -66,15 +66,14 @@ class NoiseEstimate:
 
 def too_large(task: Task) -> bool:
     """Whether the table of logits would not fit; such a task gets no estimate."""
-    return len(task) * task.classes > MOST_LOGITS
+    return len(task) * task.classes > MOST_NUMBERS
 
 
 def estimate_noise(task: Task) -> NoiseEstimate:
     """The noise of every sample of a task, over features or over images.
 
-    Images and texts are first turned into features by a network that was not trained on the task
-    (`untrained_network`): labels, which may be wrong, never shape the features. Nothing is suspect
-    in a task that is `too_large`.
+    Images and texts are first seen by a network that was not trained on the task: labels, which may
+    be wrong, never shape the features. Nothing is suspect in a task that is `too_large`.
     """
     if too_large(task):
         return _nothing(task.targets.cpu().numpy())
@@ -103,7 +102,7 @@ def mislabelled(logits: Array, labels: Array) -> NoiseEstimate:
     belongs[each, labels] = 0
     other = belongs.argmax(1)
     # Classes that cannot be told apart explain each other's labels as well as wrong labels do.
-    noise = noise * np.minimum(1.0, 2 * _told_apart(logits, labels)[labels, other])
+    noise = noise * np.minimum(1.0, _told_apart(logits, labels)[labels, other] / TWINS)
     return NoiseEstimate(noise, np.where(noise >= SUSPECT, other, labels))
 
 

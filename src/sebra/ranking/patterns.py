@@ -17,8 +17,6 @@ from sebra.ranking.candidate import margins
 from sebra.ranking.ranking import Ranking
 
 SAME = 0.5  # correlation of who follows them from which on two patterns are the same one
-
-
 _NORMAL = 1.96  # standard deviations on each side of an interval of 95 %
 
 
@@ -110,8 +108,7 @@ def figures_of(
     """What is known of a pattern without any attribute.
 
     right: where the plain model tells the class. view: where it was seen, None for all features.
-    `without_it` is its accuracy to be expected where
-    the pattern no longer goes with the class: the mean of both sides, each class the same.
+    `without_it`: accuracy where it no longer goes with the class, both sides and classes alike.
     """
     sides = []
     for c in np.unique(labels):

@@ -4,12 +4,10 @@ The faithful method takes learned samples away. In what is left the shortcut pre
 class, so its reverse is learned next and a second shortcut never gets a rank of its own. Here each
 stage trains on all samples, weighted so that the shortcuts found so far say nothing of the class.
 
-A stage has three steps, all with held-out predictions:
-1. A model learns the class under those weights. The samples it gets wrong are the suspects.
-2. A second model learns what sets the suspects apart, class and earlier patterns held equal. It
-   cannot go by the class, so what it learns is the pattern (`candidate.py`).
-3. The stage stands if the samples that break the pattern are a cloud of their own, and not merely
-   the hard or mislabelled ones of their class (`evidence.py`).
+A stage has three steps, all with held-out predictions: a model learns the class under those
+weights, and those it gets wrong are suspects; a second one learns what sets them apart, class and
+earlier patterns held equal (`candidate.py`); and the stage stands if they are a cloud of their own,
+and not merely the hard or mislabelled ones of their class (`evidence.py`).
 """
 
 from __future__ import annotations
@@ -18,24 +16,23 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from sebra.engine.session import Session
 from sebra.engine.task import Task
-from sebra.ranking.balance import Flags, neutral_weights
+from sebra.ranking.balance import Flags, Floats, Ints, neutral_weights
 from sebra.ranking.candidate import told_plainly
 from sebra.ranking.crossfit import HeadJudge, Judge
 from sebra.ranking.noise import SUSPECT, NoiseEstimate, estimate_noise, noise_among
+from sebra.ranking.noise_heads import FOLDS
 from sebra.ranking.order import parts_of, standing
 from sebra.ranking.patterns import Reading, figures_of, joined, share_of
 from sebra.ranking.ranking import Monitor, Ranker, RankResult
-from sebra.ranking.views import COVERED, Sight, evidence_in, strongest
+from sebra.ranking.views import COVERED, Sight, centred, evidence_in, strongest
 from sebra.settings import Modes, StepConfig
 from sebra.values import check
 
-Floats = npt.NDArray[np.float64]
 _EARLIER_SHARE = 0.5  # of the margins of stages before the last, in the order inside a pattern
 
 
@@ -61,7 +58,7 @@ class PeelConfig(StepConfig):
 
     stages: int = 4
     chance: float = 0.01
-    folds: int = 5
+    folds: int = FOLDS
     parts: int = 10
     least_noise: float = 0.02
     penalty: float = 3e-3
@@ -95,7 +92,7 @@ class Stage:
     view: str | None = None  # where it is seen; None: in all features
 
     @property
-    def follows(self) -> npt.NDArray[np.bool_]:
+    def follows(self) -> Flags:
         return self.margin > 0
 
 
@@ -122,6 +119,7 @@ class PeelRanker(Ranker[PeelConfig]):
             if stage.chance > cfg.chance ** len(tried) or stage.follows.all():
                 break
             found.append(stage)
+        found = _by_strength(found, tried[0].easy, given) if found else found
         _explain(session, found, tried)
         result = self._result(found, tried, given, estimate)
         if not found:
@@ -147,7 +145,7 @@ class PeelRanker(Ranker[PeelConfig]):
         self,
         sight: Sight,
         session: Session,
-        labels: npt.NDArray[np.int64],
+        labels: Ints,
         noise: Floats,
         found: list[Stage],
         number: int,
@@ -186,11 +184,7 @@ class PeelRanker(Ranker[PeelConfig]):
         return Stage(margin, values["easy"], chance, values["noise"], reading, name)
 
     def _result(
-        self,
-        found: list[Stage],
-        tried: list[Stage],
-        given: npt.NDArray[np.int64],
-        estimate: NoiseEstimate | None,
+        self, found: list[Stage], tried: list[Stage], given: Ints, estimate: NoiseEstimate | None
     ) -> RankResult:
         noise, levels = tried[-1].noise, 1 << len(found)
         pattern = _patterns(found, noise)
@@ -216,7 +210,15 @@ class PeelRanker(Ranker[PeelConfig]):
         )
 
 
-def _patterns(found: list[Stage], noise: Floats) -> npt.NDArray[np.int64]:
+def _by_strength(found: list[Stage], easy: Floats, labels: Ints) -> list[Stage]:
+    """The stronger the earlier: by how far the plain model's margin falls where each is broken."""
+    every = np.ones(len(labels), dtype=bool)
+    follows = [centred(s.follows.astype(np.float64), labels, every) for s in found]
+    falls = np.linalg.lstsq(np.array(follows).T, centred(easy, labels, every))[0]
+    return [found[k] for k in np.argsort(-falls, kind="stable")]
+
+
+def _patterns(found: list[Stage], noise: Floats) -> Ints:
     """The shortcuts a sample follows as a number, smaller where it follows more or stronger ones.
 
     Samples that follow none and are more likely wrong than right stand before all others that break
@@ -230,9 +232,7 @@ def _patterns(found: list[Stage], noise: Floats) -> npt.NDArray[np.int64]:
     return np.where(wrong, last, 2 * pattern)
 
 
-def _noise_given(
-    judge: Judge, before: Flags, labels: npt.NDArray[np.int64], noise: Floats
-) -> Floats:
+def _noise_given(judge: Judge, before: Flags, labels: Ints, noise: Floats) -> Floats:
     """How likely each label is wrong, once it is known which shortcuts (`before`) a sample follows.
 
     A mislabelled sample breaks every shortcut of the class it is given, but so does a right one

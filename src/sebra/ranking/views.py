@@ -1,8 +1,7 @@
 """Patterns in narrow views: where a nuisance is loud, those that break it are told outright.
 
-Over all features a mild mark costs the model few samples: the class is told without it. In a view
-that shows little else (the colour of a picture, one of its corners) a mark on 95 % of a class tells
-that class in 95 %, and the samples told wrong are those that break it.
+Over all features a mild mark costs the model few samples. In a view that shows little else (the
+colour of a picture, a corner) it tells the class, and the samples told wrong break it.
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ from sebra.engine.session import Session
 from sebra.engine.task import Task
 from sebra.engine.views import View
 from sebra.ranking.atoms import with_atoms
-from sebra.ranking.balance import Flags, Floats, Ints, looks_weights, neutral_weights
-from sebra.ranking.candidate import best_other, find_candidate, kept
+from sebra.ranking.balance import Flags, Floats, Ints, best_other, looks_weights, neutral_weights
+from sebra.ranking.candidate import find_candidate, kept
 from sebra.ranking.crossfit import HeadJudge, Judge, NetworkJudge
 from sebra.ranking.evidence import MOST, Evidence, evidence_of
 
@@ -69,9 +68,8 @@ def strongest(
 ) -> dict[str, Tensor]:
     """The strongest candidate, over all features or in one of the views.
 
-    Of those that stand (a chance of a false alarm of at most `most`) and have half as much evidence
-    as the best one, it is the one that the model of all features leans on most. What comes back is
-    that of `find_candidate`, and `view`: the number of the view, -1 for none.
+    Of those that stand (by a chance of at most `most`) and have half of the best one's evidence, it
+    is the one that the model of all features leans on most; `view`: its number, -1 for none.
     """
     found = [find_candidate(judge, before, labels, trust, heard)]
     found += [_in_view(view, judge, before, labels, trust, heard) for view in views]
@@ -95,12 +93,12 @@ def evidence_in(found: Mapping[str, Tensor]) -> Evidence:
 def _leans(margin: Floats, easy: Floats, some: Flags, labels: Ints) -> float:
     """How far the model goes by a candidate: correlation of its margin with who follows it."""
     follows = np.where(margin > 0, 1.0, 0.0)
-    a, b = (_centred(x, labels, some) for x in (follows, easy))
+    a, b = (centred(x, labels, some) for x in (follows, easy))
     size = float(np.sqrt((a @ a) * (b @ b)))
     return float(a @ b) / size if size > 0 else 0.0
 
 
-def _centred(values: Floats, labels: Ints, some: Flags) -> Floats:
+def centred(values: Floats, labels: Ints, some: Flags) -> Floats:
     """Some of the values, less the mean of their class."""
     x, y = values[some], labels[some]
     out: Floats = x - (np.bincount(y, x) / np.maximum(np.bincount(y), 1))[y]
@@ -129,10 +127,7 @@ def _in_view(
 
 
 def half_way(told: Floats, labels: Ints) -> tuple[Floats, Flags]:
-    """Per class the logit half way between the medians of its samples and of the others.
-
-    And whether the first is above the second, so that there is a way.
-    """
+    """Per class the logit half way between its median and that of the others; is there a way?"""
     own, others = np.zeros((2, told.shape[1]))
     for c in np.unique(labels):
         own[c], others[c] = np.median(told[labels == c, c]), np.median(told[labels != c, c])

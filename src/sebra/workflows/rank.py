@@ -167,10 +167,11 @@ def ranking_of(
     with meter.phase("rank"):
         result = ranker.rank(task, session, monitor)
     with meter.phase("measure"):
-        part, _ = prepared.split("train")
+        part, inputs = prepared.split("train")
         ranking = Ranking.from_result(result, part.ids, part.labels, part.classes)
         ranking.data = prepared.source.data
-        add_noise(ranking, prepared, session, meter, result.noise)
+        known = result.noise if task.inputs is inputs else None  # patch features tell it worse
+        add_noise(ranking, prepared, session, meter, known)
     return ranking
 
 

@@ -11,7 +11,7 @@ from sebra.cli import options as o
 from sebra.cli.output import Bars, emit, line, table
 from sebra.errors import UsageError
 from sebra.processes import require_one
-from sebra_bench.cli import carryover
+from sebra_bench.cli import believed, carryover
 from sebra_bench.studies import STUDIES
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ bench_app = typer.Typer(
 def register(app: typer.Typer) -> None:
     app.add_typer(bench_app, name="bench")
     carryover.register(bench_app)
+    believed.register(bench_app)
 
 
 Methods = Annotated[
