@@ -116,6 +116,7 @@ def _child(call: Call, log: Path, real: bool) -> None:
         os.execv(sys.executable, asked)
     status = 70
     try:
+        sys.stdout.reconfigure(encoding="utf-8", errors="strict")  # type: ignore[union-attr]
         from sebra.cli.main import run
 
         status = run([str(a) for a in call.arguments])

@@ -135,7 +135,7 @@ def with_options(supplies: Supplies, rng: random.Random, place: Path) -> Call:
     good = {
         "rank": ["rank", supplies.npz, *QUICK],
         "debias": ["debias", supplies.npz, *QUICK],
-        "audit": ["audit", rng.choice([supplies.npz, supplies.pets]), *QUICK],
+        "audit": ["audit", rng.choice([supplies.npz, supplies.pets]), *DEVICE],
         "evaluate": ["evaluate", supplies.model, supplies.npz, *DEVICE],
         "predict": ["predict", supplies.model, supplies.npz, *DEVICE],
         "report": ["report", supplies.ranked],
@@ -244,8 +244,9 @@ def with_manifest(supplies: Supplies, rng: random.Random, place: Path) -> Call:
     what = f"{kind} of {n}"
     if rng.random() < 0.3:
         return Call(["data", "check", data], place, what)
-    rest = [*QUICK, "--backbone", "random", "--out", place / "run"]
-    return Call([rng.choice(["rank", "audit"]), data, *rest], place, what)
+    rest = ["--backbone", "random", "--out", place / "run"]
+    known = [["rank", data, *QUICK, *rest], ["audit", data, *DEVICE, *rest]]
+    return Call(rng.choice(known), place, what)
 
 
 def _column(rng: random.Random, n: int) -> list[Any]:

@@ -102,3 +102,27 @@ def test_figures_changed_at_random_are_read_or_refused(stranger, call_cli, seed)
     file.write_text(json.dumps(changed), encoding="utf-8", errors="surrogatepass")
     done = call_cli("report", stranger)
     assert done.status in (0, 2), done
+
+
+ENTRIES = {
+    "images": [{}, {"faults": None}, {"faults": [3]}, {"faults": [[99, "x"]] * 20}],
+    "features": [{}, {"width": "x"}, {"width": 7}, {"width": 10**9}, {"width": None}],
+}
+
+
+@pytest.mark.parametrize(("kind", "meta"), [(k, m) for k, ms in ENTRIES.items() for m in ms])
+def test_a_cache_entry_of_a_stranger_is_made_again(ranked, call_cli, tmp_path, caplog, kind, meta):
+    """Its checksum fits, what it says does not."""
+    from sebra.loading.cache import _checksum
+    from sebra.places import cache_root
+
+    asked = ("rank", ranked.parent / "pets", *QUICK, "--out")
+    assert call_cli(*asked, tmp_path / "first").status == 0
+    file = max(cache_root().glob(f"{kind}/*/meta.json"), key=lambda p: p.stat().st_mtime)
+    kept = {**meta, "checksum": _checksum(file.with_name("array.npy"), meta)}
+    file.write_text(json.dumps(kept), encoding="utf-8")
+    done = call_cli(*asked, tmp_path / "again")
+    assert done.status == 0, done
+    assert "is damaged and is made again" in caplog.text
+    tables = [tmp_path / name / "ranking.parquet" for name in ("first", "again")]
+    assert tables[0].read_bytes() == tables[1].read_bytes()

@@ -229,12 +229,15 @@ def data(wide: Wide, rng: random.Random, place: Path) -> Call:
             ["?label=cue", "?label=label", "?x=y", "?label=", "?", "?text=label", "?path=a&label=b"]
         )
     out = ["--out", place / "run"]
-    small = [*QUICK, "--backbone", "random"]
+    numbers = made.suffix == ".npz" or (made / "X.npy").exists()
+    network = [] if numbers else ["--backbone", "random"]
+    small = [*QUICK, *network]
     command: list[list[object]] = [
         ["data", "check", given],
         ["data", "check", given, "--quick"],
         ["rank", given, *small, *out],
-        ["rank", given, *small, "--method", rng.choice(["erm", "random", "peel"]), *out],
+        ["rank", given, *small, "--method", rng.choice(["erm", "random"]), *out],
+        ["rank", given, *DEVICE, *network, "--method", "peel", *out],
         [
             "debias",
             given,
@@ -243,8 +246,8 @@ def data(wide: Wide, rng: random.Random, place: Path) -> Call:
             rng.choice(["erm", "sebra", "lff", "dfr", "groupdro", "jtt"]),
             *out,
         ],
-        ["debias", given, *DEVICE, "--backbone", "random", *out],
-        ["audit", given, *DEVICE, "--backbone", "random", *out],
+        ["debias", given, *DEVICE, *network, *out],
+        ["audit", given, *DEVICE, *network, *out],
         ["predict", rng.choice([wide.supplies.model, wide.painted]), given, *DEVICE],
         ["evaluate", rng.choice([wide.supplies.model, wide.supplies.ranked]), given, *DEVICE],
         ["debias", given, "--ranking", wide.supplies.ranked, *small, *out],
