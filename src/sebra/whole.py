@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import shutil
 from collections.abc import Iterator
@@ -67,6 +68,20 @@ def utf8(text: str) -> str:
     return data.decode("utf-8", "backslashreplace")
 
 
+def json_of(text: str) -> Any:
+    """What a JSON text holds; a `ValueError` where it is none, or more than can be worked with."""
+    try:
+        return json.loads(text, parse_int=_whole_number)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def _whole_number(text: str) -> int:
+    if len(text) > 20:  # digits; no array holds more
+        raise ValueError(f"{text[:20]}… is too large a number")
+    return int(text)
+
+
 def of_toml(text: str) -> dict[str, Any]:
     """What a TOML text holds; a `ValueError` where it is none."""
     try:
@@ -83,9 +98,9 @@ def _unwritable(path: Path, passing: tuple[Path, ...], error: Exception) -> Sebr
             return type(of_system(error))(f"{path}: cannot be written ({reason(error)})")
         return SebraError(f"{path}: cannot be written ({reason(error)})")
     begun = sum(p.stat().st_size for p in passing if p.exists())
-    free = shutil.disk_usage(path.parent).free
+    room = (begun + shutil.disk_usage(path.parent).free) / 2**20
     return SebraError(
-        f"{path}: cannot be written (No space left on device: it takes more than "
-        f"{begun / 2**20:.1f} MiB, {free / 2**20:.1f} MiB are free); earlier files and "
-        "a checkpoint are unchanged: free some space and continue with --resume"
+        f"{path}: cannot be written (No space left on device: it takes more than the {room:.2f} "
+        "MiB that are free); earlier files and a checkpoint are unchanged: free some space and "
+        "continue with --resume"
     )

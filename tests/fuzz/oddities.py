@@ -76,6 +76,9 @@ def number(rng: random.Random) -> str:
                 "1L",
                 "-0",
                 "3\n",
+                "9" * 400,
+                "9" * 5000,
+                "-" + "9" * 400,
             ]
         )
     return limit(rng)
@@ -134,7 +137,7 @@ def json_value(rng: random.Random, depth: int = 0) -> Any:
     if way == 0:
         return rng.choice([None, True, False])
     if way == 1:
-        return rng.choice([0, -1, 1, 2**31, 2**63, 2**64, -(2**70), 10**300])
+        return rng.choice([0, -1, 1, 2**31, 2**63, 2**64, -(2**70), 10**300, 10**400, -(10**400)])
     if way == 2:
         return rng.choice([0.0, -0.5, 1e-320, 1e308, math.nan, math.inf, -math.inf])
     if way in (3, 4):

@@ -126,3 +126,39 @@ def test_a_cache_entry_of_a_stranger_is_made_again(ranked, call_cli, tmp_path, c
     assert "is damaged and is made again" in caplog.text
     tables = [tmp_path / name / "ranking.parquet" for name in ("first", "again")]
     assert tables[0].read_bytes() == tables[1].read_bytes()
+
+
+LARGE = "9" * 400  # more than a float can hold
+
+
+@pytest.mark.parametrize(
+    "option",
+    [("--seed", LARGE), ("--image-size", LARGE)]
+    + [
+        ("--set", f"{name}={sign}{LARGE}")
+        for name in ("epochs", "batch", "lr")
+        for sign in ("", "-")
+    ],
+)
+def test_a_number_that_no_machine_holds_is_refused(ranked, call_cli, option):
+    refused(call_cli, "is not" if option[0] != "--set" else "must be", *asked_with(ranked, option))
+
+
+def asked_with(ranked, option):
+    return ("rank", ranked.parent / "pets", "--device", "cpu", "--method", "sebra", *option)
+
+
+@pytest.mark.parametrize("text", [LARGE, "[" * 100_000], ids=["large", "deep"])
+@pytest.mark.parametrize("file", ["metrics.json", "checksums.json"])
+def test_json_beyond_all_measure_is_refused(ranked, call_cli, tmp_path, file, text):
+    shutil.copytree(ranked, tmp_path / "run")
+    (tmp_path / "run" / file).write_text(f'{{"version": "1", "seconds": {text}', encoding="utf-8")
+    refused(call_cli, file, "report", tmp_path / "run")
+
+
+@pytest.mark.parametrize("text", [f'{{"cat": [{LARGE}]}}', "[" * 100_000], ids=["large", "deep"])
+def test_neurons_beyond_all_measure_are_refused(ranked, call_cli, tmp_path, text):
+    (tmp_path / "n.json").write_text(text, encoding="utf-8")
+    option = ("--method", "neurons", "--neurons", tmp_path / "n.json")
+    asked = ("rank", ranked.parent / "pets", *QUICK, *option)
+    refused(call_cli, "is not JSON", *asked)

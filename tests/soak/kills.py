@@ -38,10 +38,10 @@ COMPARED = (
     "quarantine.csv",
 )
 NOT_KILLED = {"neurons"}  # it needs marks of a person, and has no epochs
-# How many controls an audit has time for, and what it says of them, is the machine's.
+# How many controls a run has time for, and what it says by them, is the machine's.
 VOLATILE = {
     *("seconds", "peak_memory_mib", "run", "notes", "date", "report"),
-    *("controls", "verdict"),
+    *("controls", "trust", "verdict"),
 }
 
 
@@ -69,13 +69,13 @@ def fork(arguments: Sequence[str]) -> int:
     os.dup2(log, 2)
     if os.environ.get("SOAK_REAL"):
         os.execv(sys.executable, [sys.executable, "-m", "sebra", *arguments])
-    from sebra.cli.main import run
-    from sebra.errors import stop
+    from sebra.cli.main import main as command_line
 
-    status = 1
+    status = 70
     try:
-        signal.signal(signal.SIGTERM, stop)
-        status = run(list(arguments))
+        command_line(arguments)
+    except SystemExit as left:
+        status = int(left.code or 0)
     except BaseException:
         import traceback
 
@@ -238,13 +238,18 @@ def _kill_all(root: Path, todo: list[tuple[str, ...]], kills: int, rng: random.R
             after = rng.uniform(0.05, max(0.06, seconds))
             status = kill(again(command), out, after, False, signal_of(command))
         if status:
-            assert status in KILLED, (command, status, sent)
+            said = Path(os.environ["SOAK_LOG"]).read_text(encoding="utf-8", errors="replace")
+            assert status in KILLED, (command, status, sent, said)
             finish(again(command), out)
         found = result(out)
         other = sorted(n for n in {*found, *expected} if found.get(n) != expected.get(n))
         left = [p.name for p in out.rglob("*.tmp")]
         wrong += bool(other or left)
-        verdict = f"DIFFERENT {other} {left}" if other or left else "same"
+        verdict = f"DIFFERENT {other} {left} after {sent}" if other or left else "same"
+        for name in other if "metrics.json" in other else ():
+            sys.stderr.write(
+                f"{name}\n  {expected.get(name)!r:.9000}\n  {found.get(name)!r:.9000}\n"
+            )
         sys.stderr.write(f"{done:3d} kills  {' '.join(command[:4])}: {verdict}\n")
         sys.stderr.flush()
     sys.stderr.write(f"{done} kills, {resumed} of them resumed, {wrong} wrong results\n")

@@ -10,6 +10,7 @@ speed of the disk, and leaves it in the system's memory for who reads it next.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import errno
 import hashlib
 import json
@@ -166,13 +167,8 @@ class Cache:
 
     @staticmethod
     def _publish(building: Path, place: Path) -> None:
-        try:
+        with contextlib.suppress(OSError):  # another process was first, or clears damage away
             os.rename(building, place)
-        except OSError:
-            if not (place / _META).exists():
-                raise
-            # Another process was first; its entry has the same content.
-        else:
             _sync(place.parent)
 
 
@@ -205,7 +201,7 @@ def _reserve(path: Path) -> None:
             if error.errno != errno.ENOSPC:
                 return  # the file system cannot reserve; it may still have room
             raise SebraError(
-                f"{path.parent.parent}: the cache needs {size / 2**20:.0f} MiB more disk space; "
+                f"{path.parent.parent}: the cache needs {size / 2**20:.2f} MiB more disk space; "
                 "free some or set SEBRA_CACHE to another disk"
             ) from error
 
