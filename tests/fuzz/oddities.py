@@ -225,7 +225,7 @@ def changed_table(table: Any, rng: random.Random) -> Any:
         if way == "drop":
             table = table.drop(columns=name)
         elif way == "rename":
-            table = table.rename(columns={name: text(rng, 20)})
+            table = table.rename(columns={name: text(rng, 20).encode("utf-8", "replace").decode()})
         elif way == "rows":
             count = rng.choice([0, 1, 2, len(table) - 1])
             table = table.iloc[: max(0, count)]
