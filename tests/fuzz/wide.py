@@ -14,7 +14,8 @@ from fuzz import contents, oddities
 from fuzz.supplies import DEVICE, QUICK, Call, Supplies
 
 # These serve until they are stopped, or take minutes as they are meant to.
-_NOT_CALLED = {"review", "demo", "bench speed", "bench study", "bench carryover"}
+_NOT_CALLED = {"review", "demo"}
+_SHORT = {"bench run", "bench results", "bench plant"}
 # Large values of these are work that was asked for, not a fault.
 _WORK = {"epochs", "tune_seconds", "tune-seconds", "seeds", "jobs", "average", "n"}
 _SMALL = ("-1", "0", "1", "2", "nan", "inf", "1e400", "9" * 30, str(2**64), "x", "", "1.5", "-0")
@@ -81,8 +82,10 @@ class Wide:
         def walk(command: Any, words: list[str]) -> None:
             for name, inner in getattr(command, "commands", {}).items():
                 walk(inner, [*words, name])
-            if words and " ".join(words) not in _NOT_CALLED and not hasattr(command, "commands"):
-                found[" ".join(words)] = command
+            name = " ".join(words)
+            long = words[:1] == ["bench"] and name not in _SHORT
+            if words and not (hasattr(command, "commands") or long or name in _NOT_CALLED):
+                found[name] = command
 
         walk(typer.main.get_command(app), [])
         return found
