@@ -83,12 +83,15 @@ def _whole_number(text: str) -> int:
 
 
 def of_toml(text: str) -> dict[str, Any]:
-    """What a TOML text holds; a `ValueError` where it is none."""
+    """What a TOML text holds; a `ValueError` where it is none, or holds what JSON could not."""
     try:
         import tomllib
     except ImportError:  # Python 3.10
         import tomli as tomllib  # type: ignore[no-redef]
-    return dict(tomllib.loads(text))
+    try:
+        return dict(json_of(json.dumps(tomllib.loads(text))))
+    except (TypeError, RecursionError) as error:
+        raise ValueError(f"a date, a time, or nested too deeply: {reason(error)}") from None
 
 
 def _unwritable(path: Path, passing: tuple[Path, ...], error: Exception) -> SebraError:

@@ -79,7 +79,7 @@ def _settings(file: str | None) -> dict[str, Any]:
             continue
         try:
             found: Any = of_toml(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError, RecursionError) as error:
+        except (OSError, ValueError) as error:
             raise UsageError(f"{path}: not TOML ({reason(error)})") from None
         for key in ("tool", "sebra", "check") if path.name == PYPROJECT else ("check",):
             found = found.get(key, {}) if isinstance(found, dict) else {}

@@ -162,3 +162,26 @@ def test_neurons_beyond_all_measure_are_refused(ranked, call_cli, tmp_path, text
     option = ("--method", "neurons", "--neurons", tmp_path / "n.json")
     asked = ("rank", ranked.parent / "pets", *QUICK, *option)
     refused(call_cli, "is not JSON", *asked)
+
+
+TOML = {"a date": "x = 1979-05-27", "a time": "x = 07:32:00", "large": f"x = {LARGE}"}
+TOML["deep"] = f"x = {'[' * 3000}{']' * 3000}"
+
+
+@pytest.mark.parametrize("name", TOML)
+def test_toml_that_no_run_writes_is_refused(stranger, ranked, call_cli, tmp_path, name):
+    config = stranger / "config.toml"
+    config.write_text(TOML[name] + "\n" + config.read_text(encoding="utf-8"), encoding="utf-8")
+    refused(call_cli, "config.toml: not TOML", "report", stranger)
+    shutil.copy(ranked / "checksums.json", stranger)
+    assert call_cli("verify", stranger).status == 1
+    (tmp_path / "p.toml").write_text(TOML[name], encoding="utf-8")
+    data = ranked.parent / "pets"
+    refused(call_cli, "p.toml", "rank", data, *QUICK, "--preset", tmp_path / "p.toml")
+
+
+@pytest.mark.parametrize("text", ["x = 1", "[rnk]\nlr = 0.1", "[debais.sebra]\ntau = 1"])
+def test_a_section_that_no_preset_has_is_refused(ranked, call_cli, tmp_path, text):
+    (tmp_path / "p.toml").write_text(text, encoding="utf-8")
+    asked = ("rank", ranked.parent / "pets", *QUICK, "--preset", tmp_path / "p.toml")
+    refused(call_cli, "is no section of a preset", *asked)

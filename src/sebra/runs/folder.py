@@ -129,7 +129,7 @@ class RunFolder:
     def read_config(self) -> dict[str, Any]:
         try:
             found = of_toml(read_sealed(self.path, CONFIG))
-        except (ValueError, RecursionError) as error:
+        except ValueError as error:
             raise UsageError(f"{self.path / CONFIG}: not TOML ({reason(error)})") from None
         for key, value in found.items():
             kind = _KINDS.get(key, object)
