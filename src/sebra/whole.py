@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import math
 import os
 import shutil
 from collections.abc import Iterator
@@ -71,15 +72,16 @@ def utf8(text: str) -> str:
 def json_of(text: str) -> Any:
     """What a JSON text holds; a `ValueError` where it is none, or more than can be worked with."""
     try:
-        return json.loads(text, parse_int=_whole_number)
+        return json.loads(text, parse_int=_number, parse_float=_number, parse_constant=_number)
     except RecursionError:
         raise ValueError("nested too deeply") from None
 
 
-def _whole_number(text: str) -> int:
-    if len(text) > 20:  # digits; no array holds more
-        raise ValueError(f"{text[:20]}… is too large a number")
-    return int(text)
+def _number(text: str) -> float:
+    number, whole = float(text), text.lstrip("-").isdigit()
+    if not math.isfinite(number) or (whole and abs(number) > 2**64):  # no array holds more
+        raise ValueError(f"{text[:20]} is no number to work with")
+    return int(text) if whole else number
 
 
 def of_toml(text: str) -> dict[str, Any]:

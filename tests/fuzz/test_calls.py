@@ -185,3 +185,19 @@ def test_a_section_that_no_preset_has_is_refused(ranked, call_cli, tmp_path, tex
     (tmp_path / "p.toml").write_text(text, encoding="utf-8")
     asked = ("rank", ranked.parent / "pets", *QUICK, "--preset", tmp_path / "p.toml")
     refused(call_cli, "is no section of a preset", *asked)
+
+
+@pytest.mark.parametrize("number", ["Infinity", "-Infinity", "NaN", "1e999", LARGE])
+def test_a_model_of_sizes_that_are_no_numbers_is_refused(ranked, call_cli, tmp_path, number):
+    data = ranked.parent / "pets"
+    asked = ("debias", data, *QUICK, "--method", "erm", "--out", tmp_path / "run")
+    assert call_cli(*asked).status == 0
+    file = tmp_path / "run" / "model.json"
+    found = json.loads(file.read_text(encoding="utf-8"))
+    found["networks"][0]["inputs"][1] = "HERE"
+    found.pop("checksum")
+    file.write_text(json.dumps(found).replace('"HERE"', number), encoding="utf-8")
+    refused(call_cli, "not a model of Sebra", "predict", tmp_path / "run", data)
+    done = call_cli("verify", tmp_path / "run")
+    assert done.status == 1, done
+    assert "model.json" in done.stdout
