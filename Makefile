@@ -17,7 +17,7 @@ ARGS ?=
 SECONDS ?= 300
 KILLS ?= 50
 RUNS ?= 200
-
+FLIPS ?= 500
 CALLS ?= 1000
 WORKERS ?= 1
 SEED ?= 0
@@ -52,8 +52,9 @@ coverage: $(READY) ## pytest with line and branch coverage
 faults: $(READY) ## make every fault, slow ones too, and write docs/faults.md
 	PYTHONPATH=src:tests $(BIN)/python -m faults.table
 
-fuzz: $(READY) ## damaged files to every reader for SECONDS=300, then CALLS=1000 generated calls
+fuzz: $(READY) ## damaged files to every reader for SECONDS=300, FLIPS=500 flipped bits, CALLS=1000 generated calls
 	PYTHONPATH=src:tests $(BIN)/python -m fuzz.loop --seconds $(SECONDS)
+	PYTHONPATH=src:tests $(BIN)/python -m fuzz.flips --flips $(FLIPS) --seed $(SEED)
 	PYTHONPATH=src:tests $(BIN)/python -m fuzz.calls --calls $(CALLS) --seed $(SEED) --workers $(WORKERS)
 
 soak: $(READY) ## KILLS=50 random kills with resumption, several processes at once, then RUNS=200 runs

@@ -157,6 +157,7 @@ def call_cli(
 
     def call(*arguments: object, cwd: Path | None = None) -> CliResult:
         from sebra.cli.main import main
+        from sebra.runs.meter import Meter
 
         monkeypatch.chdir(cwd or tmp_path)
         monkeypatch.setattr(sys, "argv", ["sebra", *map(str, arguments)])
@@ -165,6 +166,7 @@ def call_cli(
             returned: object = main()
         except SystemExit as stop:
             returned = stop.code
+        Meter.whole_process = False  # a command that measures nothing leaves it to the next test
         out, err = capfd.readouterr()
         if isinstance(returned, str):
             return CliResult(1, out, f"{err}{returned}\n")

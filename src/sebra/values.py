@@ -27,13 +27,13 @@ class Range:
     def __contains__(self, value: object) -> bool:
         if isinstance(value, bool) or not isinstance(value, Real):
             return False
-        number = float(value)
+        number: Any = value  # as it is: a float cannot hold every whole number
         low = number > self.least if self.above else number >= self.least
-        return low and (number < self.most if self.below else number <= self.most)
+        return bool(low and (number < self.most if self.below else number <= self.most))
 
     def __str__(self) -> str:
-        start = "above" if self.above else "from"
-        return f"a number {start} {self.least:g} {'to below' if self.below else 'to'} {self.most:g}"
+        start, end = "above" if self.above else "from", "to below" if self.below else "to"
+        return f"a number {start} {self.least:.10g} {end} {self.most:.10g}"
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import json
+import math
 import os
 import shutil
 from collections.abc import Iterator
@@ -67,13 +69,31 @@ def utf8(text: str) -> str:
     return data.decode("utf-8", "backslashreplace")
 
 
+def json_of(text: str) -> Any:
+    """What a JSON text holds; a `ValueError` where it is none, or more than can be worked with."""
+    try:
+        return json.loads(text, parse_int=_number, parse_float=_number, parse_constant=_number)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def _number(text: str) -> float:
+    number, whole = float(text), text.lstrip("-").isdigit()
+    if not math.isfinite(number) or (whole and abs(number) > 2**64):  # no array holds more
+        raise ValueError(f"{text[:20]} is no number to work with")
+    return int(text) if whole else number
+
+
 def of_toml(text: str) -> dict[str, Any]:
-    """What a TOML text holds; a `ValueError` where it is none."""
+    """What a TOML text holds; a `ValueError` where it is none, or holds what JSON could not."""
     try:
         import tomllib
     except ImportError:  # Python 3.10
         import tomli as tomllib  # type: ignore[no-redef]
-    return dict(tomllib.loads(text))
+    try:
+        return dict(json_of(json.dumps(tomllib.loads(text))))
+    except (TypeError, RecursionError) as error:
+        raise ValueError(f"a date, a time, or nested too deeply: {reason(error)}") from None
 
 
 def _unwritable(path: Path, passing: tuple[Path, ...], error: Exception) -> SebraError:
@@ -83,9 +103,9 @@ def _unwritable(path: Path, passing: tuple[Path, ...], error: Exception) -> Sebr
             return type(of_system(error))(f"{path}: cannot be written ({reason(error)})")
         return SebraError(f"{path}: cannot be written ({reason(error)})")
     begun = sum(p.stat().st_size for p in passing if p.exists())
-    free = shutil.disk_usage(path.parent).free
+    room = (begun + shutil.disk_usage(path.parent).free) / 2**20
     return SebraError(
-        f"{path}: cannot be written (No space left on device: it takes more than "
-        f"{begun / 2**20:.1f} MiB, {free / 2**20:.1f} MiB are free); earlier files and "
-        "a checkpoint are unchanged: free some space and continue with --resume"
+        f"{path}: cannot be written (No space left on device: it takes more than the {room:.2f} "
+        "MiB that are free); earlier files and a checkpoint are unchanged: free some space and "
+        "continue with --resume"
     )

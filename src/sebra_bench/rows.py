@@ -12,6 +12,7 @@ from typing import Any, BinaryIO
 
 from sebra.errors import UsageError
 from sebra.runs.folder import RunFolder, clean
+from sebra.whole import json_of
 
 Row = dict[str, Any]
 # Settings that were added when rows without them had been measured; their defaults change nothing.
@@ -81,7 +82,7 @@ def read_rows(file: Path) -> list[Row]:
 
 def _row(file: Path, number: int, line: str) -> Row:
     try:
-        row = json.loads(line)
+        row = json_of(line)
     except ValueError:
         row = None
     if not isinstance(row, dict):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +16,7 @@ from sebra.ranking.ranking import Ranking
 from sebra.runs.folder import METRICS, RANKING, RunFolder
 from sebra.samples.open import open_samples
 from sebra.samples.verdicts import MEANT, SHORTCUT
-from sebra.whole import of_toml
+from sebra.whole import json_of, of_toml
 from sebra.workflows.verdicts import judged, verdicts_of
 from sebra_tools.answers import answers_of, is_model
 from sebra_tools.leaning import leaning
@@ -80,7 +79,7 @@ def _settings(file: str | None) -> dict[str, Any]:
             continue
         try:
             found: Any = of_toml(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError, RecursionError) as error:
+        except (OSError, ValueError) as error:
             raise UsageError(f"{path}: not TOML ({reason(error)})") from None
         for key in ("tool", "sebra", "check") if path.name == PYPROJECT else ("check",):
             found = found.get(key, {}) if isinstance(found, dict) else {}
@@ -176,9 +175,9 @@ def _plain(folder: RunFolder, ranking: Ranking) -> dict[str, dict[str, Any]]:
     if not folder.has(PATTERNS):
         return {}
     try:
-        found = json.loads((folder.path / PATTERNS).read_text(encoding="utf-8"))["patterns"]
+        found = json_of((folder.path / PATTERNS).read_text(encoding="utf-8"))["patterns"]
         drops = [float(p["with_it"]["accuracy"] - p["against_it"]["accuracy"]) for p in found]
-    except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
+    except (OSError, ValueError, LookupError, TypeError) as error:
         raise UsageError(f"{folder.path / PATTERNS}: unreadable ({reason(error)})") from None
     return {k: {"drop": drop} for k, drop in zip(ranking.stages, drops, strict=False)}
 

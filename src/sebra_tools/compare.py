@@ -45,7 +45,11 @@ def compare(
         return {"kind": "models", **out, **found}, samples
     if any(models):
         raise UsageError(f"{first}, {second}: a model and a ranking cannot be compared")
-    return {"kind": "rankings", **out, **_rankings(first, second)}, samples
+    found = _rankings(first, second)
+    gone = {str(sample["id"]) for sample in found["moved"]} - {str(i) for i in samples.ids.tolist()}
+    if gone:
+        raise UsageError(f"DATA: {samples.source} has no sample {min(gone)}; give what was ranked")
+    return {"kind": "rankings", **out, **found}, samples
 
 
 def _data_of(*runs: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 from sebra.debiasing.model import DESCRIPTION
 from sebra.errors import UsageError
 from sebra.runs.folder import RANKING, RunFolder
-from sebra.whole import write_text
+from sebra.whole import json_of, write_text
 from sebra.workflows.verdicts import said_of, verdicts_of
 from sebra_tools.tables import markdown
 
@@ -54,7 +53,7 @@ def export_card(folder: RunFolder, out: Path) -> dict[str, Any]:
 
 def _task(folder: RunFolder) -> str:
     """As the Hub names it: by what the model takes."""
-    described = json.loads((folder.path / DESCRIPTION).read_text(encoding="utf-8"))
+    described = json_of((folder.path / DESCRIPTION).read_text(encoding="utf-8"))
     kinds = {1: "tabular", 2: "text", 3: "image"}
     return f"{kinds[len(described['networks'][0]['inputs'])]}-classification"
 

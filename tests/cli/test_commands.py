@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
+import os
+import signal
 from pathlib import Path
 
 import numpy as np
@@ -235,3 +237,19 @@ def test_help_names_every_method(call_cli, command, names):
     shown = " ".join(call_cli(command, "--help").stdout.split())
     *others, last = names
     assert f"{', '.join(others)} or {last}." in shown
+
+
+@pytest.mark.parametrize("when", ["typer.main.get_command", "sebra.cli.main.is_main"])
+def test_a_signal_before_the_command_begins_has_its_line_and_status(call_cli, monkeypatch, when):
+    def signalled(*_: object) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(when, signalled)
+    done = call_cli("data")
+    assert done.status == 143
+    assert "interrupted" in done.stderr
+
+
+def test_a_signal_after_the_command_ended_changes_nothing(call_cli):
+    assert call_cli("data").status == 0
+    os.kill(os.getpid(), signal.SIGTERM)

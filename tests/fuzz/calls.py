@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -116,6 +117,7 @@ def _child(call: Call, log: Path, real: bool) -> None:
         os.execv(sys.executable, asked)
     status = 70
     try:
+        sys.stdout.reconfigure(encoding="utf-8", errors="strict")  # type: ignore[union-attr]
         from sebra.cli.main import run
 
         status = run([str(a) for a in call.arguments])
@@ -169,12 +171,9 @@ def check(
         }
         names = names or list(kinds)
         for number in range(first, first + calls):
-            rng = random.Random(f"{seed}-{number}")
             kind = names[number % len(names)]
             place = Path(name) / "place"
-            _remove(place)
-            place.mkdir()
-            call = kinds[kind](rng, place)
+            rng, call = _made(kinds[kind], f"{seed}-{number}", place)
             end = run_call(call, place, rng.random() < real)
             verdict = end.verdict(call)
             if verdict == "done" and call.harmless is not None and not call.harmless():
@@ -199,6 +198,21 @@ def check(
             sys.stderr.write(f"{kind:12} {found}\n")
         sys.stderr.write(f"{calls} calls from seed {seed}, {len(failed)} failed\n")
     return failed
+
+
+def _made(
+    make: Callable[[random.Random, Path], Call], seed: str, place: Path
+) -> tuple[random.Random, Call]:
+    """A call in an empty folder; drawn again where no file can hold what was drawn."""
+    while True:
+        _remove(place)
+        place.mkdir()
+        rng = random.Random(seed)
+        try:
+            return rng, make(rng, place)
+        except (OSError, TypeError, ValueError, OverflowError) as error:
+            sys.stderr.write(f"{seed} cannot be made ({error}), drawn again\n")
+            seed += "+"
 
 
 def _remove(place: Path) -> None:

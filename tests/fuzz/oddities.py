@@ -33,6 +33,9 @@ _WORDS = (
 )  # fmt: skip
 
 
+_DATES = ("1979-05-27", "07:32:00", "1979-05-27T07:32:00Z")  # values of their own in TOML
+
+
 def text(rng: random.Random, longest: int = 300, nul: bool = False) -> str:
     """Any text; without a NUL it can be an argument of a process."""
     size = rng.choice([0, 1, 1, 2, 5, 20, longest])
@@ -76,6 +79,9 @@ def number(rng: random.Random) -> str:
                 "1L",
                 "-0",
                 "3\n",
+                "9" * 400,
+                "9" * 5000,
+                "-" + "9" * 400,
             ]
         )
     return limit(rng)
@@ -134,11 +140,13 @@ def json_value(rng: random.Random, depth: int = 0) -> Any:
     if way == 0:
         return rng.choice([None, True, False])
     if way == 1:
-        return rng.choice([0, -1, 1, 2**31, 2**63, 2**64, -(2**70), 10**300])
+        return rng.choice([0, -1, 1, 2**31, 2**63, 2**64, -(2**70), 10**300, 10**400, -(10**400)])
     if way == 2:
         return rng.choice([0.0, -0.5, 1e-320, 1e308, math.nan, math.inf, -math.inf])
     if way in (3, 4):
-        return rng.choice([text(rng, 100, nul=True), rng.choice(_WORDS), "demo?n=100000000"])
+        return rng.choice(
+            [text(rng, 100, nul=True), rng.choice(_WORDS), "demo?n=100000000", rng.choice(_DATES)]
+        )
     if way == 5:
         return rng.choice([[], {}, "", [[]], [None]])
     if way == 6:
@@ -199,6 +207,8 @@ def toml_text(value: Any) -> str:
 
 
 def _toml(value: Any) -> str:
+    if isinstance(value, str) and value in _DATES:
+        return value
     if isinstance(value, dict):
         inner = ", ".join(f"{json.dumps(str(k))} = {_toml(v)}" for k, v in value.items())
         return f"{{{inner}}}"
@@ -222,7 +232,7 @@ def changed_table(table: Any, rng: random.Random) -> Any:
         if way == "drop":
             table = table.drop(columns=name)
         elif way == "rename":
-            table = table.rename(columns={name: text(rng, 20)})
+            table = table.rename(columns={name: text(rng, 20).encode("utf-8", "replace").decode()})
         elif way == "rows":
             count = rng.choice([0, 1, 2, len(table) - 1])
             table = table.iloc[: max(0, count)]

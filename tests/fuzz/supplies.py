@@ -135,7 +135,7 @@ def with_options(supplies: Supplies, rng: random.Random, place: Path) -> Call:
     good = {
         "rank": ["rank", supplies.npz, *QUICK],
         "debias": ["debias", supplies.npz, *QUICK],
-        "audit": ["audit", rng.choice([supplies.npz, supplies.pets]), *QUICK],
+        "audit": ["audit", rng.choice([supplies.npz, supplies.pets]), *DEVICE],
         "evaluate": ["evaluate", supplies.model, supplies.npz, *DEVICE],
         "predict": ["predict", supplies.model, supplies.npz, *DEVICE],
         "report": ["report", supplies.ranked],
@@ -173,10 +173,14 @@ def with_options(supplies: Supplies, rng: random.Random, place: Path) -> Call:
 def with_arrays(supplies: Supplies, rng: random.Random, place: Path) -> Call:
     """Features and labels of every type and layout."""
     numbers = np.random.default_rng(rng.randrange(2**32))
-    n, d = rng.choice([(40, 3), (40, 1), (4, 3), (2, 2), (0, 3), (40, 0), (41, 700)])
-    scale = rng.choice([1, 1, 1, 0, 1e-30, 1e30, 1e300])
+    n, d = rng.choice([*[(40, 3)] * 9, (40, 1), (4, 3), (2, 2), (0, 3), (40, 0), (41, 700)])
+    scale = rng.choice([*[1] * 9, 0, 1e-30, 1e30, 1e300])
     x = numbers.normal(size=(n, d)) * scale + rng.choice([0, 0, 5, 1e6])
-    held = {"X": _typed(x, rng), "y": _labels(numbers, n, rng)}
+    held = {"X": x, "y": numbers.integers(0, 2, n)}
+    if rng.random() < 0.6:
+        held["X"] = _typed(x, rng)
+    if rng.random() < 0.5:
+        held["y"] = _labels(numbers, n, rng)
     if rng.random() < 0.4:
         names = np.array(["train", "val", "test"])[numbers.integers(0, 3, n)]
         held["split"] = rng.choice([names, names.astype("S5"), numbers.integers(0, 4, n), x])
@@ -225,7 +229,7 @@ def _labels(numbers: np.random.Generator, n: int, rng: random.Random) -> np.ndar
 def with_manifest(supplies: Supplies, rng: random.Random, place: Path) -> Call:
     """Tables of pictures with columns of every kind."""
     kind = rng.choice(["csv", "parquet", "tsv"])
-    n = rng.choice([12, 12, 12, 3, 1, 0])
+    n = rng.choice([*[12] * 9, 3, 1, 0])
     names = [f"{supplies.table.parent}/images/{i}.png" for i in range(n)]
     table = pd.DataFrame({"path": names, "label": [("a", "b")[i % 2] for i in range(n)]})
     for _ in range(rng.choice([0, 1, 2])):
@@ -244,8 +248,9 @@ def with_manifest(supplies: Supplies, rng: random.Random, place: Path) -> Call:
     what = f"{kind} of {n}"
     if rng.random() < 0.3:
         return Call(["data", "check", data], place, what)
-    rest = [*QUICK, "--backbone", "random", "--out", place / "run"]
-    return Call([rng.choice(["rank", "audit"]), data, *rest], place, what)
+    rest = ["--backbone", "random", "--out", place / "run"]
+    known = [["rank", data, *QUICK, *rest], ["audit", data, *DEVICE, *rest]]
+    return Call(rng.choice(known), place, what)
 
 
 def _column(rng: random.Random, n: int) -> list[Any]:

@@ -102,3 +102,102 @@ def test_figures_changed_at_random_are_read_or_refused(stranger, call_cli, seed)
     file.write_text(json.dumps(changed), encoding="utf-8", errors="surrogatepass")
     done = call_cli("report", stranger)
     assert done.status in (0, 2), done
+
+
+ENTRIES = {
+    "images": [{}, {"faults": None}, {"faults": [3]}, {"faults": [[99, "x"]] * 20}],
+    "features": [{}, {"width": "x"}, {"width": 7}, {"width": 10**9}, {"width": None}],
+}
+
+
+@pytest.mark.parametrize(("kind", "meta"), [(k, m) for k, ms in ENTRIES.items() for m in ms])
+def test_a_cache_entry_of_a_stranger_is_made_again(ranked, call_cli, tmp_path, caplog, kind, meta):
+    """Its checksum fits, what it says does not."""
+    from sebra.loading.cache import _checksum
+    from sebra.places import cache_root
+
+    asked = ("rank", ranked.parent / "pets", *QUICK, "--out")
+    assert call_cli(*asked, tmp_path / "first").status == 0
+    file = max(cache_root().glob(f"{kind}/*/meta.json"), key=lambda p: p.stat().st_mtime)
+    kept = {**meta, "checksum": _checksum(file.with_name("array.npy"), meta)}
+    file.write_text(json.dumps(kept), encoding="utf-8")
+    done = call_cli(*asked, tmp_path / "again")
+    assert done.status == 0, done
+    assert "is damaged and is made again" in caplog.text
+    tables = [tmp_path / name / "ranking.parquet" for name in ("first", "again")]
+    assert tables[0].read_bytes() == tables[1].read_bytes()
+
+
+LARGE = "9" * 400  # more than a float can hold
+
+
+@pytest.mark.parametrize(
+    "option",
+    [("--seed", LARGE), ("--image-size", LARGE)]
+    + [
+        ("--set", f"{name}={sign}{LARGE}")
+        for name in ("epochs", "batch", "lr")
+        for sign in ("", "-")
+    ],
+)
+def test_a_number_that_no_machine_holds_is_refused(ranked, call_cli, option):
+    refused(call_cli, "is not" if option[0] != "--set" else "must be", *asked_with(ranked, option))
+
+
+def asked_with(ranked, option):
+    return ("rank", ranked.parent / "pets", "--device", "cpu", "--method", "sebra", *option)
+
+
+@pytest.mark.parametrize("text", [LARGE, "[" * 100_000], ids=["large", "deep"])
+@pytest.mark.parametrize("file", ["metrics.json", "checksums.json"])
+def test_json_beyond_all_measure_is_refused(ranked, call_cli, tmp_path, file, text):
+    shutil.copytree(ranked, tmp_path / "run")
+    (tmp_path / "run" / file).write_text(f'{{"version": "1", "seconds": {text}', encoding="utf-8")
+    refused(call_cli, file, "report", tmp_path / "run")
+
+
+@pytest.mark.parametrize("text", [f'{{"cat": [{LARGE}]}}', "[" * 100_000], ids=["large", "deep"])
+def test_neurons_beyond_all_measure_are_refused(ranked, call_cli, tmp_path, text):
+    (tmp_path / "n.json").write_text(text, encoding="utf-8")
+    option = ("--method", "neurons", "--neurons", tmp_path / "n.json")
+    asked = ("rank", ranked.parent / "pets", *QUICK, *option)
+    refused(call_cli, "is not JSON", *asked)
+
+
+TOML = {"a date": "x = 1979-05-27", "a time": "x = 07:32:00", "large": f"x = {LARGE}"}
+TOML["deep"] = f"x = {'[' * 3000}{']' * 3000}"
+
+
+@pytest.mark.parametrize("name", TOML)
+def test_toml_that_no_run_writes_is_refused(stranger, ranked, call_cli, tmp_path, name):
+    config = stranger / "config.toml"
+    config.write_text(TOML[name] + "\n" + config.read_text(encoding="utf-8"), encoding="utf-8")
+    refused(call_cli, "config.toml: not TOML", "report", stranger)
+    shutil.copy(ranked / "checksums.json", stranger)
+    assert call_cli("verify", stranger).status == 1
+    (tmp_path / "p.toml").write_text(TOML[name], encoding="utf-8")
+    data = ranked.parent / "pets"
+    refused(call_cli, "p.toml", "rank", data, *QUICK, "--preset", tmp_path / "p.toml")
+
+
+@pytest.mark.parametrize("text", ["x = 1", "[rnk]\nlr = 0.1", "[debais.sebra]\ntau = 1"])
+def test_a_section_that_no_preset_has_is_refused(ranked, call_cli, tmp_path, text):
+    (tmp_path / "p.toml").write_text(text, encoding="utf-8")
+    asked = ("rank", ranked.parent / "pets", *QUICK, "--preset", tmp_path / "p.toml")
+    refused(call_cli, "is no section of a preset", *asked)
+
+
+@pytest.mark.parametrize("number", ["Infinity", "-Infinity", "NaN", "1e999", LARGE])
+def test_a_model_of_sizes_that_are_no_numbers_is_refused(ranked, call_cli, tmp_path, number):
+    data = ranked.parent / "pets"
+    asked = ("debias", data, *QUICK, "--method", "erm", "--out", tmp_path / "run")
+    assert call_cli(*asked).status == 0
+    file = tmp_path / "run" / "model.json"
+    found = json.loads(file.read_text(encoding="utf-8"))
+    found["networks"][0]["inputs"][1] = "HERE"
+    found.pop("checksum")
+    file.write_text(json.dumps(found).replace('"HERE"', number), encoding="utf-8")
+    refused(call_cli, "not a model of Sebra", "predict", tmp_path / "run", data)
+    done = call_cli("verify", tmp_path / "run")
+    assert done.status == 1, done
+    assert "model.json" in done.stdout

@@ -14,7 +14,8 @@ from fuzz import contents, oddities
 from fuzz.supplies import DEVICE, QUICK, Call, Supplies
 
 # These serve until they are stopped, or take minutes as they are meant to.
-_NOT_CALLED = {"review", "demo", "bench speed", "bench study", "bench carryover"}
+_NOT_CALLED = {"review", "demo"}
+_SHORT = {"bench run", "bench results", "bench plant"}
 # Large values of these are work that was asked for, not a fault.
 _WORK = {"epochs", "tune_seconds", "tune-seconds", "seeds", "jobs", "average", "n"}
 _SMALL = ("-1", "0", "1", "2", "nan", "inf", "1e400", "9" * 30, str(2**64), "x", "", "1.5", "-0")
@@ -81,8 +82,10 @@ class Wide:
         def walk(command: Any, words: list[str]) -> None:
             for name, inner in getattr(command, "commands", {}).items():
                 walk(inner, [*words, name])
-            if words and " ".join(words) not in _NOT_CALLED and not hasattr(command, "commands"):
-                found[" ".join(words)] = command
+            name = " ".join(words)
+            long = words[:1] == ["bench"] and name not in _SHORT
+            if words and not (hasattr(command, "commands") or long or name in _NOT_CALLED):
+                found[name] = command
 
         walk(typer.main.get_command(app), [])
         return found
@@ -229,12 +232,15 @@ def data(wide: Wide, rng: random.Random, place: Path) -> Call:
             ["?label=cue", "?label=label", "?x=y", "?label=", "?", "?text=label", "?path=a&label=b"]
         )
     out = ["--out", place / "run"]
-    small = [*QUICK, "--backbone", "random"]
+    numbers = made.suffix == ".npz" or (made / "X.npy").exists()
+    network = [] if numbers else ["--backbone", "random"]
+    small = [*QUICK, *network]
     command: list[list[object]] = [
         ["data", "check", given],
         ["data", "check", given, "--quick"],
         ["rank", given, *small, *out],
-        ["rank", given, *small, "--method", rng.choice(["erm", "random", "peel"]), *out],
+        ["rank", given, *small, "--method", rng.choice(["erm", "random"]), *out],
+        ["rank", given, *DEVICE, *network, "--method", "peel", *out],
         [
             "debias",
             given,
@@ -243,8 +249,8 @@ def data(wide: Wide, rng: random.Random, place: Path) -> Call:
             rng.choice(["erm", "sebra", "lff", "dfr", "groupdro", "jtt"]),
             *out,
         ],
-        ["debias", given, *DEVICE, "--backbone", "random", *out],
-        ["audit", given, *DEVICE, "--backbone", "random", *out],
+        ["debias", given, *DEVICE, *network, *out],
+        ["audit", given, *DEVICE, *network, *out],
         ["predict", rng.choice([wide.supplies.model, wide.painted]), given, *DEVICE],
         ["evaluate", rng.choice([wide.supplies.model, wide.supplies.ranked]), given, *DEVICE],
         ["debias", given, "--ranking", wide.supplies.ranked, *small, *out],

@@ -160,3 +160,26 @@ def test_an_entry_whose_json_lost_a_field_is_made_again(tmp_path):
     kept = json.loads(meta.read_text(encoding="utf-8"))
     meta.write_text(json.dumps({"checksum": kept["checksum"]}), encoding="utf-8")
     assert Cache(tmp_path).array("things", ["a"], (3,), "i4", count_up)[1] == {"made": True}
+
+
+def test_a_whole_entry_that_cannot_be_read_is_made_again(tmp_path, caplog):
+    """It is as it was written, but not by this version."""
+    Cache(tmp_path).array("things", ["a"], (3,), "i4", lambda out: {})
+    made = Cache(tmp_path).array("things", ["a"], (3,), "i4", count_up, lambda _, m: m["made"])
+    assert (made[0].tolist(), made[1]) == ([0, 1, 2], {"made": True})
+    assert caplog.text.count("is damaged and is made again") == 1
+
+
+@pytest.mark.parametrize("damage", [b"", None])
+def test_an_entry_that_is_damaged_as_soon_as_it_is_there_still_serves(
+    tmp_path, monkeypatch, damage
+):
+    def publish(building, place, really=Cache._publish):
+        really(building, place)
+        (place / "array.npy").unlink()
+        if damage is not None:
+            (place / "array.npy").write_bytes(damage)
+
+    monkeypatch.setattr(Cache, "_publish", staticmethod(publish))
+    array, meta = Cache(tmp_path).array("things", ["a"], (3,), "i4", count_up)
+    assert (array.tolist(), meta) == ([0, 1, 2], {"made": True})

@@ -92,6 +92,12 @@ def test_two_rankings(tmp_path: Path) -> None:
     assert same["moved"][0]["change"] == 0.0
 
 
+def test_rankings_are_not_shown_over_other_data(tmp_path: Path) -> None:
+    run = str(ranked_run(tmp_path).path)
+    with pytest.raises(UsageError, match="has no sample cat/000"):
+        compare(run, run, "demo?n=100")
+
+
 def test_a_model_and_a_ranking_cannot_be_compared(two: tuple[str, str, str]) -> None:
     with pytest.raises(UsageError, match="a model and a ranking"):
         compare(two[0], two[2])

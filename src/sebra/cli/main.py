@@ -78,14 +78,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if isinstance(sys.stdout, TextIOWrapper):  # a file's name may hold what UTF-8 cannot
         sys.stdout.reconfigure(errors="backslashreplace")
     Meter.whole_process = True
-    sys.exit(run(list(sys.argv[1:] if arguments is None else arguments)))
+    status = run(list(sys.argv[1:] if arguments is None else arguments))
+    signal.signal(signal.SIGTERM, lambda *_: None)  # done; leaving takes no longer than a kill
+    sys.exit(status)
 
 
 def run(arguments: list[str]) -> int:
     """The same without leaving the process."""
-    logging.basicConfig(format="sebra: %(message)s", level=logging.WARNING, stream=sys.stderr)
-    command = typer.main.get_command(app)
     try:
+        logging.basicConfig(format="sebra: %(message)s", level=logging.WARNING, stream=sys.stderr)
+        command = typer.main.get_command(app)
         is_main()  # refuses an environment that is no launcher's before any work
         result = command.main(arguments, prog_name="sebra", standalone_mode=False)
         return int(result) if isinstance(result, int) else 0
@@ -93,7 +95,7 @@ def run(arguments: list[str]) -> int:
         return _say(str(error), error.exit_status)
     except _WRONG_USAGE as error:
         if type(error).__name__ == "NoArgsIsHelpError":
-            typer.echo(command.get_help(error.ctx), err=True)
+            typer.echo(error.ctx.get_help(), err=True)
             return 2
         return _say(error.format_message(), 2)
     except (KeyboardInterrupt, typer.Abort):

@@ -8,11 +8,7 @@ from torch import Tensor
 
 
 def contrastive_loss(
-    anchor: Tensor,
-    positives: Tensor,
-    negatives: Tensor,
-    tau: float,
-    denominator: str = "anchor",
+    anchor: Tensor, positives: Tensor, negatives: Tensor, tau: float, denominator: str = "anchor"
 ) -> Tensor:
     """Mean over anchors and positives of -log(e^(z·z+/tau) / (sum_m e^(z·z+_m/tau) + sum_n …)).
 

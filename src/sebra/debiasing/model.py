@@ -23,7 +23,7 @@ from sebra.errors import UsageError, reason
 from sebra.loading.texts import Tokeniser
 from sebra.samples.open import read_unlabelled
 from sebra.samples.table import Content, FeatureArray, ImageFiles, Texts
-from sebra.whole import written
+from sebra.whole import json_of, written
 
 WEIGHTS, DESCRIPTION = "model.safetensors", "model.json"
 VOCABULARY = "tokenizer.json"  # of a model that takes text
@@ -175,7 +175,7 @@ class Model:
         if not (where / DESCRIPTION).is_file() or not (where / WEIGHTS).is_file():
             raise UsageError(f"{folder}: no {WEIGHTS} and {DESCRIPTION} here; give a debias run")
         try:
-            found: Mapping[str, Any] = json.loads((where / DESCRIPTION).read_text("utf-8"))
+            found: Mapping[str, Any] = json_of((where / DESCRIPTION).read_text("utf-8"))
             specs = tuple(NetworkSpec.from_dict(s) for s in found["networks"])
             classes = tuple(str(c) for c in found["classes"])
             state = load_file(where / WEIGHTS)

@@ -48,10 +48,7 @@ class StagesConfig(ContrastiveConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        checks = {
-            "balance": 0 <= self.balance <= 1,
-            "pairs": self.pairs in ("patterns", "buckets"),
-        }
+        checks = {"balance": 0 <= self.balance <= 1, "pairs": self.pairs in ("patterns", "buckets")}
         check(self, checks)
 
 

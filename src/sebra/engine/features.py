@@ -18,7 +18,7 @@ from sebra.engine.networks import NetworkSpec
 from sebra.engine.passes import batches_of
 from sebra.engine.patches import PROBES, VERSION, Basis, View
 from sebra.engine.weights import Weights
-from sebra.loading.cache import Entry, cached_array, known_array
+from sebra.loading.cache import Entry, user_cache
 from sebra.loading.inputs import Inputs
 from sebra.loading.texts import ROWS
 from sebra.samples.table import FeatureArray
@@ -72,18 +72,24 @@ def extract_features(
     if look:
         parts += ["patches", VERSION, look.to_text() if isinstance(look, Basis) else ""]
     with distributed.main_first():
-        array, meta = _known(parts) or _made(parts, spec, weights, inputs, progress, look)
-    rows, width = np.arange(len(inputs), dtype=np.int64), int(meta[_WIDTH])
+        known = partial(user_cache().known, "features", fits=partial(_parts, rows=len(inputs)))
+        found = filter(None, (known([*parts, name]) for name in NAMES))
+        array, meta = next(found, None) or _made(parts, spec, weights, inputs, progress, look)
+    width, basis = _parts(array, meta, len(inputs))
+    rows = np.arange(len(inputs), dtype=np.int64)
     every, pooled = FeatureArray(array, rows), FeatureArray(array[:, :width], rows)
-    if _BASIS not in meta:
+    if basis is None:
         return Features(every, pooled)
-    patches = FeatureArray(array[:, width:], rows)
-    return Features(every, pooled, patches, Basis.from_text(meta[_BASIS]))
+    return Features(every, pooled, FeatureArray(array[:, width:], rows), basis)
 
 
-def _known(parts: Key) -> Entry | None:
-    found = (known_array("features", [*parts, name]) for name in NAMES)
-    return next((entry for entry in found if entry is not None), None)
+def _parts(array: npt.NDArray[Any], meta: dict[str, Any], rows: int) -> tuple[int, Basis | None]:
+    """How many columns are penultimate features, and what the others were made by."""
+    width, basis = int(meta[_WIDTH]), Basis.from_text(meta[_BASIS]) if _BASIS in meta else None
+    shape = (rows, width + (basis.width if basis else 0))
+    if array.shape != shape or array.dtype != np.float16 or width < 1:
+        raise ValueError(f"it has shape {array.shape} and type {array.dtype}, not {shape}")
+    return width, basis
 
 
 def _made(
@@ -113,12 +119,13 @@ def _made(
     if len(inputs) >= _WORTH:
         engine, run = quickest(module, probe, module.parts, free)
     kept = {"backbone": spec.backbone, _WIDTH: network.width}
-    return cached_array(
+    return user_cache().array(
         "features",
         [*parts, engine],
         (len(inputs), network.width + more),
         np.float16,
         lambda out: kept | fill(out, run),
+        partial(_parts, rows=len(inputs)),
     )
 
 

@@ -43,11 +43,7 @@ _WARM_STEPS = 3
 
 
 def make_optimizer(
-    network: nn.Module,
-    name: str,
-    lr: float,
-    weight_decay: float = 0.0,
-    momentum: float = 0.0,
+    network: nn.Module, name: str, lr: float, weight_decay: float = 0.0, momentum: float = 0.0
 ) -> torch.optim.Optimizer:
     """SGD, Adam or AdamW, fused where the device has it; the rate is a tensor on CUDA."""
     parameters = [p for p in network.parameters() if p.requires_grad]

@@ -10,6 +10,7 @@ speed of the disk, and leaves it in the system's memory for who reads it next.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import errno
 import hashlib
 import json
@@ -38,6 +39,7 @@ log = logging.getLogger(__name__)
 Entry = tuple[npt.NDArray[Any], dict[str, Any]]  # an array, read-only, and what is kept beside it
 Parts = Sequence[str | int | bytes]
 Fill = Callable[[npt.NDArray[Any]], dict[str, Any]]
+Fits = Callable[[npt.NDArray[Any], dict[str, Any]], object]  # raises where an entry is another kind
 PASSING = "passing"  # something was wrong that may be right the next time
 _ARRAY, _META = "array.npy", "meta.json"
 _CHECKSUM = "checksum"
@@ -70,14 +72,15 @@ class Cache:
         """The folder of an entry, whether or not it exists."""
         return self.root / kind / key
 
-    def find(self, kind: str, key: str) -> Entry | None:
-        """An entry, read-only, or None where there is no complete one."""
+    def find(self, kind: str, key: str, fits: Fits) -> Entry | None:
+        """An entry, read-only, or None where there is no complete one that `fits` takes."""
         folder = self.path(kind, key)
         try:
             meta = json.loads((folder / _META).read_text(encoding="utf-8"))
             if meta.pop(_CHECKSUM, "") != _checksum(folder / _ARRAY, meta):
                 raise ValueError("its content is not what was written")
             array = np.load(folder / _ARRAY, mmap_mode="r", allow_pickle=False)
+            fits(array, meta)
         except FileNotFoundError:
             return None
         except Exception as error:  # a damaged entry can make the readers raise nearly anything
@@ -90,9 +93,9 @@ class Cache:
         """Forgets an entry; who has mapped it keeps it."""
         shutil.rmtree(self.path(kind, key), ignore_errors=True)
 
-    def known(self, kind: str, key_parts: Parts) -> Entry | None:
+    def known(self, kind: str, key_parts: Parts, fits: Fits) -> Entry | None:
         """What `array` built from these parts and would not build again, or None."""
-        found = self.find(kind, digest(key_parts))
+        found = self.find(kind, digest(key_parts), fits)
         return None if found is None or found[1].get(PASSING) else found
 
     def array(
@@ -102,20 +105,26 @@ class Cache:
         shape: tuple[int, ...],
         dtype: npt.DTypeLike,
         fill: Fill,
+        fits: Fits = lambda array, meta: None,
     ) -> Entry:
         """The read-only memory map of an entry and its meta data, built by `fill` if missing.
 
         `fill` writes into the array it is given and returns what to keep beside it (JSON-able); an
         entry whose meta data has a true `PASSING` serves this run alone and is built again.
-        `key_parts` must decide the content, shape and type.
+        `key_parts` must decide the content, shape and type. `fits` raises where an entry cannot be
+        read as what `fill` makes; a whole entry may be a stranger's.
         """
-        key = digest(key_parts)
-        found = self.find(kind, key)
+
+        def as_asked(array: npt.NDArray[Any], meta: dict[str, Any]) -> None:
+            if array.shape != tuple(shape) or array.dtype != dtype:
+                raise ValueError(f"it has shape {array.shape} and type {array.dtype}")
+            fits(array, meta)
+
+        found = self.known(kind, key_parts, as_asked)
         if found is not None:
-            array, meta = found
-            if array.shape == tuple(shape) and array.dtype == dtype and not meta.get(PASSING):
-                return found
-            self.drop(kind, key)
+            return found
+        key = digest(key_parts)
+        self.drop(kind, key)
         building = self._start(kind)
         try:
             target = _new_array(building / _ARRAY, shape, np.dtype(dtype))
@@ -127,13 +136,11 @@ class Cache:
             (building / _META).write_text(json.dumps(kept), encoding="utf-8")
             for name in (_ARRAY, _META):
                 _sync(building / name)
+            mine = np.load(building / _ARRAY, mmap_mode="r"), json.loads(json.dumps(meta))
             self._publish(building, self.path(kind, key))
         finally:
             shutil.rmtree(building, ignore_errors=True)
-        built = self.find(kind, key)
-        if built is None:
-            raise SebraError(f"{self.path(kind, key)}: the cache entry vanished while it was built")
-        return built
+        return self.find(kind, key, as_asked) or mine  # it may be damaged or gone again
 
     def _start(self, kind: str) -> Path:
         """An empty folder to build in; moves the cache to a temporary place if need be."""
@@ -160,36 +167,17 @@ class Cache:
 
     @staticmethod
     def _publish(building: Path, place: Path) -> None:
-        try:
+        with contextlib.suppress(OSError):  # another process was first, or clears damage away
             os.rename(building, place)
-        except OSError:
-            if not (place / _META).exists():
-                raise
-            # Another process was first; its entry has the same content.
-        else:
             _sync(place.parent)
 
 
-@once
-def default_cache(root: Path) -> Cache:
-    """The one cache of a process at this place, so that a move to a temporary place is kept."""
-    return Cache(root)
+def user_cache() -> Cache:
+    """The one of this process at the user's place, so that a move to a temporary one is kept."""
+    return _cache_at(cache_root())
 
 
-def known_array(kind: str, key_parts: Parts) -> Entry | None:
-    """`Cache.known` of the user's cache."""
-    return default_cache(cache_root()).known(kind, key_parts)
-
-
-def cached_array(
-    kind: str,
-    key_parts: Parts,
-    shape: tuple[int, ...],
-    dtype: npt.DTypeLike,
-    fill: Fill,
-) -> Entry:
-    """`Cache.array` in the user's cache."""
-    return default_cache(cache_root()).array(kind, key_parts, shape, dtype, fill)
+_cache_at = once(Cache)
 
 
 def _new_array(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
@@ -213,7 +201,7 @@ def _reserve(path: Path) -> None:
             if error.errno != errno.ENOSPC:
                 return  # the file system cannot reserve; it may still have room
             raise SebraError(
-                f"{path.parent.parent}: the cache needs {size / 2**20:.0f} MiB more disk space; "
+                f"{path.parent.parent}: the cache needs {size / 2**20:.2f} MiB more disk space; "
                 "free some or set SEBRA_CACHE to another disk"
             ) from error
 

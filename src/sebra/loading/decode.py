@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sebra.errors import UsageError
-from sebra.loading.cache import PASSING, cached_array, digest
+from sebra.loading.cache import PASSING, digest, user_cache
 from sebra.samples.picture import Unreadable, decode_image, image_side, to_square
 from sebra.samples.table import Fault, ImageArray, ImageFiles, Samples
 from sebra.samples.validate import require_trainable
@@ -51,14 +51,19 @@ def load_images(
     if not isinstance(content, ImageFiles):
         raise UsageError(f"{samples.source}: holds {samples.kind}, not images")
     stamps = _stamps(content.paths)
-    pixels, meta = cached_array(
+    pixels, meta = user_cache().array(
         "images",
         [FORMAT_VERSION, size, *stamps],
         (len(content.paths), size, size, 3),
         np.uint8,
         lambda out: _decode_all(content.paths, stamps, size, out, progress),
+        lambda pixels, meta: _faults(meta, len(pixels)),
     )
-    return _quarantine(samples, pixels, meta["faults"])
+    return _quarantine(samples, pixels, _faults(meta, len(pixels)))
+
+
+def _faults(meta: dict[str, Any], images: int) -> list[tuple[int, str]]:
+    return [(range(images)[row], str(reason)) for row, reason in meta["faults"]]
 
 
 def auto_size(samples: Samples) -> int:
@@ -196,5 +201,5 @@ def _resize_array(content: ImageArray, size: int, progress: Progress | None) -> 
     key: list[str | int | bytes] = [FORMAT_VERSION, size, str(content.pixels.shape[1:])]
     for start in range(0, len(rows), 4096):
         key.append(digest([content.pixels[rows[start : start + 4096]].tobytes()]))
-    pixels, _ = cached_array("resized", key, (len(rows), size, size, 3), np.uint8, fill)
+    pixels, _ = user_cache().array("resized", key, (len(rows), size, size, 3), np.uint8, fill)
     return ImageArray(pixels, np.arange(len(rows), dtype=np.int64))

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sebra.errors import UsageError
-from sebra.loading.cache import cached_array, digest
+from sebra.loading.cache import digest, user_cache
 from sebra.samples.table import IntArray, Texts
 
 Progress = Callable[[int, int], None]
@@ -139,7 +139,7 @@ def load_texts(texts: Texts, tokeniser: Tokeniser, progress: Progress | None = N
         return {}
 
     shape = (total, *tokeniser.shape)
-    array, _ = cached_array("tokens", _key(texts, tokeniser), shape, np.int32, fill)
+    array, _ = user_cache().array("tokens", _key(texts, tokeniser), shape, np.int32, fill)
     return TokenArray(array, np.arange(total, dtype=np.int64))
 
 

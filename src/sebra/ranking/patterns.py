@@ -61,8 +61,10 @@ class PatternModel:
         x = features.double().cpu()
         if self.atoms is not None:
             x = torch.cat([x, holds(features.float().cpu(), self.atoms).double()], 1)
-        x = (x - self.shift.double()) * self.scale.double()
         y = labels.cpu().numpy().astype(np.int64)
+        if x.shape[1] != len(self.shift) or y.max(initial=0) >= self.heads.shape[2]:
+            raise UsageError("the ranking's patterns are of other features or classes; rank again")
+        x = (x - self.shift.double()) * self.scale.double()
         out = np.empty((len(x), len(self.heads)))
         for k, head in enumerate(self.heads.double()):
             logits = (x @ head[:-1] + head[-1]).numpy()
@@ -91,9 +93,23 @@ class PatternModel:
         from safetensors.torch import load_file
 
         try:
-            return cls(**load_file(path))
-        except (OSError, SafetensorError, TypeError) as error:
+            found = cls(**load_file(path))
+            found._check()
+        except (OSError, SafetensorError, TypeError, ValueError) as error:
             raise UsageError(f"{path}: damaged, or of another version ({reason(error)})") from None
+        return found
+
+    def _check(self) -> None:
+        """A `ValueError` where the parts do not fit each other."""
+        patterns, above, classes = self.heads.shape
+        parts = (self.shift, self.scale, self.against, self.thresholds, self.top)
+        sizes = [[above - 1]] * 2 + [[patterns]] + [[patterns, classes]] * 2
+        if [list(part.shape) for part in parts] != sizes:
+            raise ValueError("its parts do not fit each other")
+        at = torch.zeros(0, 2) if self.atoms is None else self.atoms
+        width = above - 1 - len(at)
+        if at.shape[1:] != (2,) or not ((at[:, 0] >= 0) & (at[:, 0] < width)).all():
+            raise ValueError(f"atoms are not columns of {width}")
 
 
 def share_of(margin: Floats) -> Floats:

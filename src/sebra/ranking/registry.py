@@ -13,10 +13,7 @@ if TYPE_CHECKING:
 
 RANKERS = plugins(
     GROUP,
-    {
-        "sebra": "sebra.ranking.sebra:SelfGuidedRanker",
-        "peel": "sebra.ranking.peel:PeelRanker",
-    },
+    {"sebra": "sebra.ranking.sebra:SelfGuidedRanker", "peel": "sebra.ranking.peel:PeelRanker"},
 )
 
 

@@ -57,8 +57,7 @@ class SebraConfig(StepConfig):
         None, "the paper's λ, another way to give `p_critical` (its upper root)"
     )
     beta: float = setting(
-        1.25,
-        "smaller looks more at what is almost learned already (u = p^(1/beta))",
+        1.25, "smaller looks more at what is almost learned already (u = p^(1/beta))"
     )
     epochs: int = setting(50, "R, the largest rank: more ranks finer and takes longer")
     enough: float = setting(
@@ -207,12 +206,7 @@ class _Rounds:
         adaptive = cfg.resolution == "auto" and cfg.use_v
         self.pace = Pace(-(-n // self.batch), n, MAX_SHARE, cfg.lr, adaptive)
         self.step = TrainStep(
-            self.network,
-            self.optimizer,
-            self._loss,
-            task.device,
-            randoms=task.randoms,
-            task=task,
+            self.network, self.optimizer, self._loss, task.device, randoms=task.randoms, task=task
         )
         self.state: dict[str, Any] = {
             "network": self.network,

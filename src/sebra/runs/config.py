@@ -69,8 +69,11 @@ def read_preset(name: str) -> dict[str, Any]:
         raise UsageError(f"--preset: no preset {name!r}; there are {', '.join(preset_names())}")
     try:
         found = of_toml(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise UsageError(f"--preset: {path} is not TOML ({error})") from None
+    unknown = [key for key in found if key not in ("base", "mode", "rank", "debias", "network")]
+    if unknown:
+        raise UsageError(f"--preset: {path}: {unknown[0]!r:.60} is no section of a preset")
     base = found.pop("base", None)
     if base is None:
         return found

@@ -20,7 +20,7 @@ from sebra.runs.seal import CHECKSUMS, read_sealed, seal
 from sebra.samples.marks import GUARD
 from sebra.samples.parquet import write_parquet
 from sebra.samples.table import Fault
-from sebra.whole import of_toml, utf8, write_text
+from sebra.whole import json_of, of_toml, utf8, write_text
 
 SCHEMA = Path(__file__).with_name("metrics.schema.json")
 CONFIG, METRICS, RANKING, HISTORY = (
@@ -112,8 +112,8 @@ class RunFolder:
         if not self.has(METRICS):
             raise UsageError(f"{self.path}: no {METRICS}; the run is not finished")
         try:
-            loaded = json.loads(read_sealed(self.path, METRICS))
-        except (ValueError, RecursionError) as error:
+            loaded = json_of(read_sealed(self.path, METRICS))
+        except ValueError as error:
             raise UsageError(f"{self.path / METRICS}: not JSON ({error})") from None
         wrong = schema_faults(loaded)
         if wrong:
@@ -129,7 +129,7 @@ class RunFolder:
     def read_config(self) -> dict[str, Any]:
         try:
             found = of_toml(read_sealed(self.path, CONFIG))
-        except (ValueError, RecursionError) as error:
+        except ValueError as error:
             raise UsageError(f"{self.path / CONFIG}: not TOML ({reason(error)})") from None
         for key, value in found.items():
             kind = _KINDS.get(key, object)

@@ -9,7 +9,7 @@ from typing import Any
 
 from sebra.checksums import of_file, of_json
 from sebra.errors import UsageError, reason
-from sebra.whole import write_text
+from sebra.whole import json_of, write_text
 
 CHECKSUMS = "checksums.json"
 _NOT_THE_RUNS = (CHECKSUMS, "verdicts.json")  # what a person says of a run changes later
@@ -39,10 +39,10 @@ def read_checksums(folder: Path) -> dict[str, Any]:
     """`files`: the checksum of each; `id`: that of the run."""
     path = folder / CHECKSUMS
     try:
-        kept = json.loads(path.read_text(encoding="utf-8"))
+        kept = json_of(path.read_text(encoding="utf-8"))
         sums = {str(name): str(value) for name, value in kept["files"].items()}
         return {"id": str(kept["id"]), "files": sums}
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise UsageError(f"{path}: unreadable ({reason(error)}), nothing to verify by") from None
 
 

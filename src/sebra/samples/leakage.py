@@ -28,10 +28,7 @@ def leakage(samples: Samples) -> dict[str, Any]:
     for key in (_cheap_key(samples), _content_key(samples)):
         groups = _shared(samples, rows, key)
         rows = [row for group in groups for row in group]
-    return {
-        "count": len(groups),
-        "examples": [_named(samples, group) for group in groups[:SHOWN]],
-    }
+    return {"count": len(groups), "examples": [_named(samples, group) for group in groups[:SHOWN]]}
 
 
 def _named(samples: Samples, group: list[int]) -> list[str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sebra.errors import UsageError, reason
-from sebra.whole import write_text
+from sebra.whole import json_of, write_text
 
 VERDICTS = "verdicts.json"
 FORMAT = 1
@@ -68,14 +68,14 @@ class Verdicts:
     def load(cls, path: str | Path) -> Verdicts:
         """Reads a file that `sebra review` or a report wrote."""
         try:
-            found = json.loads(Path(path).read_text(encoding="utf-8"))
+            found = json_of(Path(path).read_text(encoding="utf-8"))
             if not isinstance(found, dict) or found.get("format") != FORMAT:
                 raise UsageError("not a file of verdicts")
             verdicts = cls({k: str(found[k]) for k in _OF})
             for kind in SAID:
                 for key, entry in dict(found.get(kind, {})).items():
                     verdicts.say({"kind": kind, "key": key, "entry": entry})
-        except (OSError, ValueError, LookupError, TypeError, RecursionError, UsageError) as error:
+        except (OSError, ValueError, LookupError, TypeError, UsageError) as error:
             raise UsageError(f"{path}: cannot be read as verdicts ({reason(error)})") from None
         return verdicts
 

@@ -35,14 +35,7 @@ from sebra.workflows.history import predicted_classes
 from sebra.workflows.needs import annotated, check_needs, help_for
 from sebra.workflows.prepare import prepare
 from sebra.workflows.prepared import Prepared, Source
-from sebra.workflows.rank import (
-    RankOptions,
-    add_noise,
-    finish,
-    identity_of,
-    measure,
-    open_session,
-)
+from sebra.workflows.rank import RankOptions, add_noise, finish, identity_of, measure, open_session
 from sebra.workflows.validation import Parts, make_selector, pool_of, split_training
 from sebra.workflows.verdicts import carry_over, judged, shortcuts_alone
 

@@ -48,11 +48,7 @@ def prepare(
 
 
 def _prepare(
-    source: Source,
-    session: Session,
-    meter: Meter,
-    samples: Samples | None,
-    preferred: str | None,
+    source: Source, session: Session, meter: Meter, samples: Samples | None, preferred: str | None
 ) -> Prepared:
     device = choose_device(source.device)
     setup(device)

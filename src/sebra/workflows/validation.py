@@ -52,10 +52,7 @@ def split_training(samples: Samples, seed: int, holds_out: bool = True) -> Parts
     labels = samples.labels[samples.rows("train")]
     everyone = np.arange(len(labels), dtype=np.int64)
     has = {name: len(samples.rows(name)) > 0 for name in ("val", "test")}
-    takes = {
-        "evaluate": not any(has.values()),
-        "select": holds_out and not all(has.values()),
-    }
+    takes = {"evaluate": not any(has.values()), "select": holds_out and not all(has.values())}
     rng = np.random.default_rng(seed)
     parts: dict[str, list[Index]] = {"evaluate": [], "select": []}
     for c in range(len(samples.classes)):
