@@ -148,11 +148,7 @@ def plain_head(
 
 
 def even_head(x: Tensor, y: Tensor, task: Task, weights: Tensor) -> CrossHead:
-    """The same for weights under which rare groups count as much as others.
-
-    A handful of samples may decide, so its strength, too, is told by how likely they are said to
-    be: to count those that are told rightly says little.
-    """
+    """The same where rare groups count as much as others: a handful of hits would say little."""
     return _over_columns(x, y, task, weights, weights, lambda z: -calibrated(z, y, weights))
 
 
