@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 
 import numpy as np
 import pytest
@@ -41,6 +42,15 @@ def pictures(tmp_path):
     return tmp_path / "pictures"
 
 
+@pytest.fixture
+def own_children():
+    """The loader of the reference loop listens to the ends of all processes, also afterwards."""
+    before = signal.getsignal(signal.SIGCHLD)
+    yield
+    signal.signal(signal.SIGCHLD, before)
+
+
+@pytest.mark.usefixtures("own_children")
 def test_every_section_gives_its_figures(call_cli, pictures, tmp_path, monkeypatch):
     monkeypatch.setattr(whole, "COMMANDS", (("audit",),))
     short = tmp_path / "short.toml"

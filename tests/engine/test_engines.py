@@ -123,7 +123,7 @@ def test_features_of_any_engine_are_found_again_and_never_mixed_up(name, tmp_pat
     monkeypatch.setattr(features, "quickest", lambda *_: pytest.fail("computed again"))
     np.testing.assert_array_equal(extract_features(spec, None, inputs, "k").pooled.values, found)
     other = next(n for n in NAMES if n != name)
-    monkeypatch.setattr(features, "_known", lambda parts: None)
+    monkeypatch.setattr(features, "NAMES", ())
     monkeypatch.setattr(features, "quickest", lambda m, *_: (other, engines.torch_run(m)))
     extract_features(spec, None, inputs, "k")
     assert len({p.name for p in (tmp_path / "features").iterdir()} - keys) == 1

@@ -201,3 +201,10 @@ def test_a_model_of_sizes_that_are_no_numbers_is_refused(ranked, call_cli, tmp_p
     done = call_cli("verify", tmp_path / "run")
     assert done.status == 1, done
     assert "model.json" in done.stdout
+
+
+@pytest.mark.parametrize("name", ["\ud800\udfff", "a\0b"])
+def test_a_folder_that_nothing_can_be_named_is_refused(ranked, call_cli, name):
+    refused(call_cli, "sebra:", *asked_with(ranked, ("--out", name)))
+    refused(call_cli, "sebra:", "rank", ranked.parent / "none", *QUICK, "--out", f"{name}/x")
+    refused(call_cli, "--out: cannot write", "report", ranked, "--out", f"{name}.html")

@@ -109,7 +109,7 @@ def anything(wide: Wide, rng: random.Random, place: Path) -> Call:
     if name == "data make urbancars":
         for part in ("--cars", "--backgrounds", "--objects"):
             arguments += [part, rng.choice([wide.supplies.pets, *wide.places])]
-        arguments += ["--counts", "8"]
+        arguments += ["--counts", "8,8,8"]
     for parameter in rng.sample(options, min(len(options), rng.choice([1, 1, 1, 2]))):
         if parameter.is_flag:
             arguments.append(parameter.opts[0])

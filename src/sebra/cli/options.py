@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sebra.debiasing.registry import METHODS
-from sebra.errors import UsageError
+from sebra.errors import UsageError, reason
 from sebra.plugins import TRACKERS, plugins
 from sebra.ranking.registry import RANKERS
 
@@ -134,8 +134,9 @@ def writable_file(out: str) -> str:
         raise UsageError(f"--out: {out} is a folder, give a file")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"--out: cannot write to {path.parent} ({error.strerror})") from None
+        os.access(path, os.F_OK)  # a `ValueError` for a name that nothing can have
+    except (OSError, ValueError) as error:
+        raise UsageError(f"--out: cannot write to {path.parent} ({reason(error)})") from None
     if not os.access(path.parent, os.W_OK):
         raise UsageError(f"--out: cannot write to {path.parent} (permission denied)")
     return out

@@ -77,7 +77,7 @@ class RunFolder:
             probe.unlink()
             for leftover in _leftovers(path):
                 leftover.unlink(missing_ok=True)
-        except OSError as error:
+        except (OSError, ValueError) as error:
             shown = f"{path!s:.200}"
             raise UsageError(f"--out: cannot write to {shown} ({reason(error)})") from None
         return folder
@@ -232,7 +232,7 @@ def _remove_empty(folders: list[Path]) -> None:
     for folder in folders:
         try:
             folder.rmdir()
-        except FileNotFoundError:
+        except (FileNotFoundError, ValueError):  # it was not made, or nothing can have its name
             continue
         except OSError:
             return

@@ -28,10 +28,7 @@ ENDS = "rank"  # the heat maps that contrast both ends of a class
 RANKING_FIGURES = {
     "somers_d": ("Somers’ D", "agreement with the true groups: 1 perfect, 0 chance"),
     "tau_b": ("τ-b", "Kendall’s τ-b, cut to the true group sizes"),
-    "plain_tau_b": (
-        "plain τ-b",
-        "Kendall’s τ-b of rank and group; a perfect order is below 1",
-    ),
+    "plain_tau_b": ("plain τ-b", "Kendall’s τ-b of rank and group; a perfect order is below 1"),
     "published": ("published score", "as in the paper’s tables; a random order is not 0"),
     "pd": ("PD", "performance disparity: least minus most spurious, in points"),
 }

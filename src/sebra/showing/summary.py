@@ -193,10 +193,7 @@ def _cost(metrics: Mapping[str, Any], comparisons: Sequence[Mapping[str, Any]]) 
                   "worst group{}: little.")  # fmt: skip
     parts = [
         text.format(
-            name(label),
-            figure(evaluation["id_accuracy"]),
-            figure(evaluation["worst_group"]),
-            place,
+            name(label), figure(evaluation["id_accuracy"]), figure(evaluation["worst_group"]), place
         )
     ]
     for other, scores, _, its_worst in known[1:4]:
