@@ -97,14 +97,25 @@ class Watcher(Silent):
         return super().rank(task, session, monitor)
 
 
+def test_of_two_classes_one_has_the_mark_and_the_other_has_not():
+    Watcher.seen.clear()
+    task = hard(400)
+    x, y = task.batch(torch.arange(400)), task.targets.numpy()
+    run_controls(task, lambda: Watcher(None), 1e9, most=2)
+    one, each = ((np.round((shown - x).numpy(), 3) != 0).any(1) for shown in Watcher.seen)
+    assert [round(100 * one[y == c].mean()) for c in range(2)] == [95, 0]
+    assert sorted(round(100 * each[y == c].mean()) for c in range(2)) == [5, 95]
+
+
 def test_marks_are_on_95_percent_of_one_class_and_then_of_each():
+    Watcher.seen.clear()
     task = noisy(n=600, classes=3)
     x, y = task.batch(torch.arange(600)), task.targets.numpy()
     found = run_controls(task, lambda: Watcher(None), 1e9, most=2)
     assert (len(found.one), len(found.each)) == (1, 1)
     one, each = (np.round((shown - x).numpy(), 3) for shown in Watcher.seen)
     carries = (one != 0).any(1)
-    assert [round(100 * carries[y == c].mean()) for c in range(3)] == [95, 5, 5]
+    assert [round(100 * carries[y == c].mean()) for c in range(3)] == [95, 0, 0]
     assert (each != 0).any(1).all()
     for c in range(3):
         marks, counts = np.unique(each[y == c], axis=0, return_counts=True)

@@ -2,11 +2,11 @@
 
 Whether a ranking can be believed depends on the data, so it is tried on copies of its features.
 
-Positive: a mark is put on `SHARE` of one class and on 1 - `SHARE` of the others; in every other
-trial with three classes or more each class has one, and 1 - `SHARE` of it that of another. It is a
-shift in a random direction, so large that a linear model sees in `SEEN` of new samples whether they
-have it. It is found where those that break it come out last in their class: by a stage, or, where
-the ranker names none, by its order; `area` is how well they are told apart.
+Positive: a mark is put on `SHARE` of one class and on nobody else; in every other trial each class
+has one, and 1 - `SHARE` of it that of another (of two classes one has the mark, the other none). It
+is a shift in a random direction, so large that a linear model sees in `SEEN` of new samples whether
+they have it. It is found where those that break it come out last in their class: by a stage, or,
+where the ranker names none, by its order; `area` is how well they are told apart.
 Negative: features are drawn anew, around the mean of each class with the spread of all of them.
 Then every class is one cloud, as near to the others as it was; whatever stage stands is a false
 alarm.
@@ -37,7 +37,7 @@ from sebra.samples.table import FeatureArray
 
 Make = Callable[[], Ranker[Any]]
 
-SHARE = 0.95  # of one class carries the mark, and of the others lacks it
+SHARE = 0.95  # of a class carries its mark
 SEEN = 0.99  # of new samples a linear model tells rightly whether they carry it: mild, not faint
 FOUND = 0.9  # area from which a mark counts as found
 TRIALS = 20  # of each kind at most: one false alarm in twenty can be seen
@@ -117,7 +117,7 @@ def run_controls(
     claims: list[bool] = []
     for k in range(most):  # in turn, so that all are tried alike when time is short
         if _in_time(started, seconds, k):
-            each = k % 2 == 1 and len(bench.codes) > 2  # of two classes, one says it all
+            each = k % 2 == 1
             areas[each].append(bench.positive(make(), k, each))
         if negative and _in_time(started, seconds, k):
             claims.append(bench.negative(make(), k))
@@ -148,13 +148,13 @@ class _Bench:
         """How well a mark of one class, or of each, is told, as an area under the curve."""
         rng, of, many = np.random.default_rng([self.task.seed, 1, k]), self.of, len(self.codes)
         own = of == (self.task.seed + (k + 1) // 2) % many
-        fits = of if each else np.where(own, 0, -1)  # the mark of its class, -1 for none
+        fits = of if each and many > 2 else np.where(own, 0, -1)  # the mark of its class, -1: none
         carries = fits.copy()
         for c in range(many):
             members = rng.permutation(np.flatnonzero(of == c))
             breaks = members[: round((1 - SHARE) * len(members))]
             other = (c + rng.integers(1, many, len(breaks))) % many
-            carries[breaks] = other if each else -1 - fits[breaks]
+            carries[breaks] = -1 if not each else other if many > 2 else -1 - fits[breaks]
         columns = [torch.arange(self.task.inputs.shape[0])]
         if self.task.views:  # a mark is loud in one of them
             view = self.task.views[rng.integers(len(self.task.views))]

@@ -1,9 +1,9 @@
 """Does the positive control say rightly whether a planted mark is found?
 
 On every planted set the ranker runs as in an audit, and then its positive control, which speaks of
-marks of its own. Where every class of three or more has its variant in the set, the trials count in
-which each class has a mark; else those with a mark of one class. The control predicts "found" where
-more than half of them were found. What then happens is known, since the set's own mark was planted:
+marks of its own. Where every class has its variant in the set (`all`), the trials count in which
+each class has a mark; else those with a mark of one class. The control predicts "found" where more
+than half of them were found. What then happens is known, since the set's own mark was planted:
 it is found where a stage tells those that follow it from those that break it (`finding`). The two
 agree where both say found, or neither.
 """
@@ -66,7 +66,7 @@ def row_of(chosen: BenchSet) -> Row:
     controls = run_controls(prepared.rank_task(ranker), again, float("inf"), most=TRIALS)
     every = load(Path(data).parent).facts["plan"]["scheme"]["name"] == "all"
     one, each = ((), ()) if controls is None else (controls.one, controls.each)
-    areas = each if every and each else one
+    areas = each if every else one
     hits = sum(area >= FOUND for area in areas)
     row: Row = {"data": chosen.name, "role": chosen.role, "version": __version__, "finding": found}
     row |= {"one": [round(a, 3) for a in one], "each": [round(a, 3) for a in each]}
