@@ -98,7 +98,7 @@ class Test_odd_data:
 
     def test_too_many_logits_are_not_even_tried(self, monkeypatch):
         task = noisy()
-        monkeypatch.setattr(noise, "MOST_LOGITS", 10)
+        monkeypatch.setattr(noise, "MOST_NUMBERS", 10)
         assert noise.too_large(task)
         assert not estimate_noise(task).noise.any()
 
