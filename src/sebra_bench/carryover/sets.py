@@ -90,6 +90,14 @@ def choose_sets(names: Sequence[str]) -> list[BenchSet]:
     return list(chosen.values())
 
 
+def choose_planted(names: Sequence[str]) -> list[BenchSet]:
+    """The same where only planted sets make sense."""
+    chosen = choose_sets(names)
+    if any(s.kind != PLANTED for s in chosen):
+        raise UsageError("--sets: only planted sets have a mark to find and to name")
+    return chosen
+
+
 def _groups(s: BenchSet) -> tuple[str, ...]:
     """Names by which a set is chosen together with others."""
     found = (s.kind, s.role, f"{s.kind}:{s.role}")

@@ -33,15 +33,11 @@ def agreement(
     as_json: o.Json = False,
 ) -> None:
     """Does the positive control say rightly whether a planted mark is found?"""
-    from sebra.errors import UsageError
     from sebra_bench.carryover.agreement import agreement as run
     from sebra_bench.carryover.agreement import summary
-    from sebra_bench.carryover.sets import PLANTED, choose_sets
+    from sebra_bench.carryover.sets import choose_planted
 
-    chosen = choose_sets(o.split_names(sets) or ())
-    if any(s.kind != PLANTED for s in chosen):
-        raise UsageError("--sets: only planted sets have a mark to find")
-    rows = run(chosen, Path(out), Bars())
+    rows = run(choose_planted(o.split_names(sets) or ()), Path(out), Bars())
     emit({"summary": summary(rows), "sets": rows}, as_json)
     if not as_json:
         columns = ["set", "area", "found", "marks of the control found", "agree"]

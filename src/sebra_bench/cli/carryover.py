@@ -141,15 +141,11 @@ def naming(
     as_json: o.Json = False,
 ) -> None:
     """Are planted marks named by the right kind of word, and are maps warm where they are?"""
-    from sebra.errors import UsageError
     from sebra_bench.carryover.naming import naming as run
     from sebra_bench.carryover.naming import summary
-    from sebra_bench.carryover.sets import PLANTED, choose_sets
+    from sebra_bench.carryover.sets import choose_planted
 
-    chosen = choose_sets(o.split_names(sets) or ())
-    if any(s.kind != PLANTED for s in chosen):
-        raise UsageError("--sets: only planted sets have a mark to name")
-    rows = run(chosen, Path(out), Bars())
+    rows = run(choose_planted(o.split_names(sets) or ()), Path(out), Bars())
     emit({"summary": summary(rows), "sets": rows}, as_json)
     if not as_json:
         columns = ["set", "found", "first words", "right", "peaks", "true sides", "right", "peaks"]
