@@ -75,7 +75,7 @@ LIMITS: Mapping[str, Range | Names] = {
     "select": Names(("auto", "groups")),
     "schedule": Names(("constant", "cosine")),
     "average": Range(0, 100_000),
-    "start": Names(("zero", "probe")),
+    "start": Names(("zero", "probe", "random")),
     "crop": Range(0, 1, above=True),
     "hidden": Range(0, 2**16),
     # of rankers

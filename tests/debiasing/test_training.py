@@ -94,6 +94,18 @@ def test_a_probe_is_where_the_last_layer_starts(name):
     assert float(plain.head.weight.detach().abs().max()) < 1e-6
 
 
+def test_a_random_start_is_of_the_seed_and_bounded_as_in_pytorch():
+    toy = features()
+    settings = {**SETTINGS["features"], "lr": 1e-12, "epochs": 1, "hidden": 0}
+    heads = [fit(method_class("jtt"), toy, **settings, start="random")[1].head for _ in range(2)]
+    torch.testing.assert_close(heads[0].weight, heads[1].weight)
+    bound = toy.train.network().width ** -0.5
+    for values in (heads[0].weight.detach(), heads[0].bias.detach()):
+        assert 0 < float(values.abs().min())
+        assert float(values.abs().max()) <= bound + 1e-6
+    assert float(heads[0].weight.detach().std()) == pytest.approx(bound / 3**0.5, rel=0.35)
+
+
 def test_a_probe_is_for_one_last_layer():
     with pytest.raises(UsageError, match="start=probe: this method has several last layers"):
         fit(method_class("lle"), features(), **SETTINGS["features"], start="probe")

@@ -58,3 +58,11 @@ def set_probe(network: Network, task: Task) -> None:
     x, mean, std = embedded(network, task)
     penalty = 1.0 / (_PROBE_C * len(x))
     set_head(network, logistic_regression(x, task.targets, task.classes, penalty), mean, std)
+
+
+def set_random(network: Network, task: Task) -> None:
+    """The last layer as PyTorch begins it, by the task's seed: how the published code starts."""
+    generator = task.generator(29)
+    for parameter in network.head.parameters():
+        values = torch.rand(parameter.shape, generator=generator) * 2 - 1
+        parameter.data.copy_(values / network.width**0.5)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
-from sebra.debiasing.last_layer import set_probe
+from sebra.debiasing.last_layer import set_probe, set_random
 from sebra.debiasing.selection import Selector
 from sebra.engine import distributed
 from sebra.engine.networks import Network
@@ -60,7 +60,7 @@ class TrainConfig(StepConfig):
     start: str = setting(
         "zero",
         "`probe` begins with a last layer that reads the untrained network best, so that fewer "
-        "runs stay near chance",
+        "runs stay near chance; `random` as the published code does",
     )
     hidden: int = setting(
         0, "wider can bend more between frozen features and the last layer; 0 is a linear head"
@@ -243,8 +243,8 @@ def make_trainer(
     graph: bool = True,
 ) -> Trainer:
     """A trainer for `loss(index, rand)`; `randoms` defaults to what augmentation needs."""
-    if config.start == "probe":
-        set_probe(network, task)
+    if config.start != "zero":
+        {"probe": set_probe, "random": set_random}[config.start](network, task)
     optimizer = make_optimizer(
         network, config.optimizer, config.lr, config.weight_decay, config.momentum
     )
