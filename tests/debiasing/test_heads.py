@@ -225,3 +225,18 @@ def test_a_head_of_even_groups_is_the_one_that_tells_them_best():
     head = found.of_all(x, y, weights)
     assert head.shape == (31, 2)
     assert bool((head[found.columns : -1] == 0).all())
+
+
+def test_a_calibrated_head_says_the_same_in_units_of_its_own_doubt():
+    """What lies between two heads means something only if their logits are of one size."""
+    x, y = (torch.from_numpy(a) for a in overlapping(600, 200))
+    task = task_of(x.numpy(), y.numpy())
+    loud = replace(plain_head(x, y, task, torch.ones(600)), at=len(STRENGTHS) - 1)
+    loud = replace(loud, logits=7 * loud.logits)
+    ones = torch.ones(600)
+    calm = loud.calibrated(y, ones)
+    assert temperature(calm.logits, y, ones) == pytest.approx(1, abs=0.02)
+    assert torch.equal(calm.logits.argmax(1), loud.logits.argmax(1))
+    heat = temperature(loud.logits, y, ones)
+    heads = [one.of_all(x, y, ones) for one in (loud, calm)]
+    torch.testing.assert_close(heads[0] / heat, heads[1])

@@ -129,18 +129,22 @@ class Auto(Method[AutoConfig]):
 
 
 def _heads_over_features(task: Task, judges: Judges) -> list[Candidate]:
-    """The plain last layer, of training samples alone, then ever more balanced ones, of all."""
+    """The plain last layer, of training samples alone, then ever more balanced ones, of all.
+
+    Both ends are calibrated first: half of the way means little between logits of other sizes.
+    """
     network = task.network()
     x, *moments = embedded(network, *judges.tasks)
-    y, rows = judges.y, judges.rows
+    y, rows, ordinary = judges.y, judges.rows, judges.ordinary[judges.rows]
     evenly = (torch.arange(len(y)) < len(task)).float()  # those of val come after them
-    found = plain_head(x[rows], y[rows], task, evenly[rows], judges.ordinary[rows])
+    found = plain_head(x[rows], y[rows], task, evenly[rows], ordinary)
+    found = found.calibrated(y[rows], ordinary)
     plain = cache(partial(found.of_all, x, y, evenly))
     out = [Candidate(0.0, network, found.logits, moments, plain)]
     if judges.stages is None:
         return out
     weights = even(judges.groups, 1.0)
-    balanced = even_head(x[rows], y[rows], task, weights[rows])
+    balanced = even_head(x[rows], y[rows], task, weights[rows]).calibrated(y[rows], ordinary)
     full = cache(partial(balanced.of_all, x, y, weights))
     for share in BALANCES:
         mixed = torch.lerp(found.logits, balanced.logits, share)

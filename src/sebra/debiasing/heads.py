@@ -7,7 +7,7 @@ held-out logits of every sample, from which strength, balance and temperature ar
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -123,6 +123,7 @@ class CrossHead:
     data: Examples
     at: int  # position of its strength
     logits: Tensor
+    heat: float = 1.0  # what the head is divided by
 
     @property
     def columns(self) -> int:
@@ -132,7 +133,12 @@ class CrossHead:
         """The head of its columns and strength fitted to all these samples, over all columns."""
         own = x[:, : self.columns].contiguous()
         head = fitted(own, y, self.data.classes, weights, STRENGTHS[self.at])
-        return padded(head, x.shape[1])
+        return padded(head / self.heat, x.shape[1])
+
+    def calibrated(self, y: Tensor, shares: Tensor) -> CrossHead:
+        """The same with probabilities that held-out samples, each counting its share, confirm."""
+        heat = temperature(self.logits, y, shares)
+        return replace(self, logits=self.logits / heat, heat=self.heat * heat)
 
 
 def plain_head(
@@ -184,8 +190,8 @@ def fit_head(task: Task, weights: Tensor) -> Network:
     y, weights = task.targets.cpu(), weights.float().cpu()
     rows = judging(y, task.classes, task.seed)
     plain = plain_head(x[rows], y[rows], task, weights[rows])
-    heat = temperature(plain.logits, y[rows], torch.ones(len(rows)))
-    set_head(network, plain.of_all(x, y, weights) / heat, mean, std)
+    plain = plain.calibrated(y[rows], torch.ones(len(rows)))
+    set_head(network, plain.of_all(x, y, weights), mean, std)
     return network
 
 
