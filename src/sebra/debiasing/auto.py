@@ -131,18 +131,20 @@ class Auto(Method[AutoConfig]):
 def _heads_over_features(task: Task, judges: Judges) -> list[Candidate]:
     """The plain last layer, of training samples alone, then ever more balanced ones, of all.
 
-    Both ends are calibrated first: half of the way means little between logits of other sizes.
+    The way is between calibrated layers: half of it means little where logits differ in size.
     """
-    network = task.network()
+    network, n = task.network(), len(task)
     x, *moments = embedded(network, *judges.tasks)
     y, rows, ordinary = judges.y, judges.rows, judges.ordinary[judges.rows]
-    evenly = (torch.arange(len(y)) < len(task)).float()  # those of val come after them
-    found = plain_head(x[rows], y[rows], task, evenly[rows], ordinary)
-    found = found.calibrated(y[rows], ordinary)
-    plain = cache(partial(found.of_all, x, y, evenly))
-    out = [Candidate(0.0, network, found.logits, moments, plain)]
+    ours, given = rows < n, (x[:n], y[:n], torch.ones(n))  # the samples of val come after these
+    found = plain_head(x[rows[ours]], y[rows[ours]], task, torch.ones(int(ours.sum())))
+    logits = logits_of(x[rows], found.of_all(*given))
+    logits[ours] = found.logits
+    out = [Candidate(0.0, network, logits, moments, partial(found.of_all, *given))]
     if judges.stages is None:
         return out
+    found = replace(found, logits=logits).calibrated(y[rows], ordinary)
+    plain = cache(partial(found.of_all, *given))
     weights = even(judges.groups, 1.0)
     balanced = even_head(x[rows], y[rows], task, weights[rows]).calibrated(y[rows], ordinary)
     full = cache(partial(balanced.of_all, x, y, weights))

@@ -141,21 +141,17 @@ class CrossHead:
         return replace(self, logits=self.logits / heat, heat=self.heat * heat)
 
 
-def plain_head(
-    x: Tensor, y: Tensor, task: Task, weights: Tensor, ordinary: Tensor | None = None
-) -> CrossHead:
+def plain_head(x: Tensor, y: Tensor, task: Task, weights: Tensor) -> CrossHead:
     """The head of weighted samples: over all columns, or over the first (`Task.core`) alone.
 
-    Whichever gives the samples that it was not fitted to the more likely probabilities. ordinary:
-    how much each sample counts in the choice.
+    Whichever gives the samples that it was not fitted to the more likely probabilities.
     """
-    shares = weights if ordinary is None else ordinary
-    return _over_columns(x, y, task, weights, shares, lambda z: told(z, y, shares))
+    return _over_columns(x, y, task, weights, lambda z: told(z, y, weights))
 
 
 def even_head(x: Tensor, y: Tensor, task: Task, weights: Tensor) -> CrossHead:
     """The same where rare groups count as much as others: a handful of hits would say little."""
-    return _over_columns(x, y, task, weights, weights, lambda z: -calibrated(z, y, weights))
+    return _over_columns(x, y, task, weights, lambda z: -calibrated(z, y, weights))
 
 
 def _over_columns(
@@ -163,14 +159,13 @@ def _over_columns(
     y: Tensor,
     task: Task,
     weights: Tensor,
-    shares: Tensor,
     score: Callable[[Tensor], float],
 ) -> CrossHead:
     found = []
     for columns in dict.fromkeys((x.shape[1], task.core or x.shape[1])):
         data = Examples.of(x[:, :columns].contiguous(), y, task.classes, task.seed)
         found.append(CrossHead(data, *data.best(weights, score)))
-    return min(found, key=lambda one: calibrated(one.logits, y, shares))
+    return min(found, key=lambda one: calibrated(one.logits, y, weights))
 
 
 def padded(head: Tensor, columns: int) -> Tensor:
