@@ -111,8 +111,9 @@ def test_repeats_itself_for_a_seed_and_not_for_another(position, kind):
     name, extra = VARIANTS[position]
     cls = class_of(name)
     settings = {**settings_of(cls, kind, extra), "epochs": 2}
-    one, again, other = (fit(cls, TOYS[kind](seed), **settings)[1] for seed in (1, 1, 2))
-    assert same(one, again)
+    one, other = (fit(cls, TOYS[kind](seed), **settings)[1] for seed in (1, 2))
+    if name == "auto":  # of the others a whole second training gives the same: see above
+        assert same(one, fit(cls, TOYS[kind](1), **settings)[1])
     # A last layer over features has one solution, whatever the seed that cuts the folds.
     if name != "dfr" and (name, kind) != ("auto", "features"):
         assert not same(one, other)

@@ -101,7 +101,7 @@ def test_a_random_start_is_of_the_seed_and_bounded_as_in_pytorch():
     torch.testing.assert_close(heads[0].weight, heads[1].weight)
     bound = toy.train.network().width ** -0.5
     for values in (heads[0].weight.detach(), heads[0].bias.detach()):
-        assert 0 < float(values.abs().min())
+        assert float(values.abs().min()) > 0
         assert float(values.abs().max()) <= bound + 1e-6
     assert float(heads[0].weight.detach().std()) == pytest.approx(bound / 3**0.5, rel=0.35)
 

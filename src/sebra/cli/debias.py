@@ -15,12 +15,6 @@ from sebra.measuring.scores import worst_shown
 if TYPE_CHECKING:
     from sebra.workflows.prepared import Source
 
-EXAMPLE = "Example: sebra debias photos/ --ranking runs/photos"
-
-
-def register(app: typer.Typer) -> None:
-    app.command("debias", epilog=EXAMPLE)(debias)
-
 
 @o.takes(source=o.make_source)
 def debias(

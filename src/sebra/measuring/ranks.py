@@ -52,12 +52,7 @@ def plain_tau_b(order_score: Array, groups: Array) -> float:
 def size_matched_tau_b(order_score: Array, groups: Array) -> float:
     """Kendall's tau-b between the true group and the chunk a sample falls into when the order is
     cut into chunks of the true group sizes. NaN where fewer than two groups are present."""
-    if len(np.unique(groups)) < 2:
-        return float("nan")
-    from scipy import stats
-
-    chunks = size_matched_chunks(order_score, groups)
-    return _statistic(stats.kendalltau(chunks, groups))
+    return _of_chunks("kendalltau", order_score, groups)
 
 
 def published_score(order_score: Array, groups: Array) -> float:
@@ -66,12 +61,15 @@ def published_score(order_score: Array, groups: Array) -> float:
     Its weights favour the last groups and a random order does not score 0 (about 0.25 with the
     group sizes of its first data set): for comparison with the paper only.
     """
+    return _of_chunks("weightedtau", order_score, groups)
+
+
+def _of_chunks(statistic: str, order_score: Array, groups: Array) -> float:
     if len(np.unique(groups)) < 2:
         return float("nan")
     from scipy import stats
 
-    chunks = size_matched_chunks(order_score, groups)
-    return _statistic(stats.weightedtau(chunks, groups))
+    return _statistic(getattr(stats, statistic)(size_matched_chunks(order_score, groups), groups))
 
 
 def size_matched_chunks(order_score: Array, groups: Array) -> Array:
@@ -118,6 +116,16 @@ def areas(values: Array, side: Array) -> Array:
     n = int(side.sum())
     out: Array = (ranks[side].sum(axis=0) - n * (n + 1) / 2) / (n * (len(side) - n))
     return out
+
+
+def wilson(share: float, n: int) -> tuple[float, float]:
+    """Between which shares the true one lies, 19 times in 20, where n samples show this one
+    (Wilson, 1927)."""
+    z2 = 1.96**2
+    middle = share + z2 / (2 * n)
+    spread = math.sqrt(z2 * (share * (1 - share) / n + z2 / (4 * n * n)))
+    low, high = ((middle + sign * spread) / (1 + z2 / n) for sign in (-1, 1))
+    return max(0.0, low), min(1.0, high)
 
 
 def known_attributes(samples: Samples) -> BoolArray:

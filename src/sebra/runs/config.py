@@ -91,18 +91,6 @@ def _laid_over(top: Mapping[str, Any], below: Mapping[str, Any]) -> dict[str, An
     return joined
 
 
-def build_config(
-    kind: type[Config],
-    role: str,
-    method: str,
-    mode: str,
-    preset: str | None = None,
-    overrides: Sequence[str] = (),
-) -> Config:
-    """The configuration that `settle` finds."""
-    return settle(kind, role, method, mode, preset, overrides).config
-
-
 def settle(
     kind: type[Config],
     role: str,
