@@ -63,7 +63,7 @@ def carry_over(earlier: tuple[Verdicts, Ranking], folder: RunFolder) -> dict[str
 
     A pattern is the same where the same samples follow it; a sample where it has the same id.
     """
-    from sebra.ranking.patterns import matched  # loads torch: two seconds that a report can do without
+    from sebra.ranking.patterns import matched  # loads torch, which a report does without
 
     before, ranking_before = earlier
     ranking, now = Ranking.load(folder.path), verdicts_of(RunFolder(folder.path))
