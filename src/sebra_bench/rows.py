@@ -51,7 +51,7 @@ class Rows:
             run = ", ".join(str(v) for v in key.values() if v is not None)
             raise UsageError(
                 f"{self.file}: the row of {run} was measured with another {name} "
-                f"({was!r}, now {now!r}); choose another --out or take its line away"
+                f"({was!r}, now {now!r}); choose another --out or remove its line"
             )
         return row
 
@@ -94,7 +94,7 @@ def _row(file: Path, number: int, line: str) -> Row:
     except ValueError:
         row = None
     if not isinstance(row, dict):
-        raise UsageError(f"{file}, line {number}: not a row of a benchmark; take the line away")
+        raise UsageError(f"{file}, line {number}: not a row of a benchmark; remove the line")
     return row
 
 

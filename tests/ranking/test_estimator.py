@@ -111,6 +111,7 @@ def test_a_clone_keeps_the_parameters_and_says_what_it_noticed():
         ({"lam": 9.0}, "lambda = 9 has no threshold"),
         ({"draws": "few"}, "draws='few'"),
         ({"device": "tpu"}, "device: 'tpu'"),
+        ({"lr": np.float64(-1)}, "lr=-1.0: must be"),  # not np.float64(-1.0)
     ],
 )
 def test_wrong_parameters_are_value_errors_at_fit(wrong, words):

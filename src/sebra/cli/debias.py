@@ -28,7 +28,7 @@ def debias(
     ] = None,
     rank_method: Annotated[
         str | None,
-        typer.Option("--rank-method", help="The ranker to use when no --ranking is given."),
+        typer.Option("--rank-method", help="How to rank where no --ranking is given."),
     ] = None,
     verdicts: Annotated[
         str | None,
@@ -50,7 +50,8 @@ def debias(
         str,
         typer.Option(
             "--select",
-            help="What chooses the model: auto (never attributes) or groups (true val groups).",
+            help="What chooses the model: auto (attributes are not looked at) or groups (the true "
+            "groups of the validation split).",
         ),
     ] = "auto",
     min_group: Annotated[
