@@ -96,6 +96,8 @@ def _of_table(path: Path, samples: Samples) -> IntArray:
         raise UsageError(f"{path}: has no column id, whose values name samples of the data")
     place = {str(name): row for row, name in enumerate(samples.ids.tolist())}
     ids = [_known(str(i), place) for i in table["id"]]
+    if not ids:
+        raise UsageError(f"{path}: has no rows")
     rows = np.array([place.get(i, UNKNOWN) for i in ids], dtype=np.int64)
     if (rows == UNKNOWN).all():
         raise UsageError(
