@@ -9,6 +9,13 @@ import pytest
 nbformat = pytest.importorskip("nbformat")
 nbclient = pytest.importorskip("nbclient")
 NOTEBOOKS = sorted((Path(__file__).parent.parent / "docs" / "notebooks").glob("*.ipynb"))
+# As in conftest.py: one trial of each control, not as many as there is time for.
+ONE_CONTROL = """
+from sebra.ranking.controls import run_controls
+from sebra.workflows import rank
+
+rank.run_controls = lambda task, make, _seconds, negative: run_controls(task, make, 0.0, negative)
+"""
 
 
 def outputs(notebook):
@@ -32,6 +39,7 @@ def test_a_notebook_executes_and_shows_pictures_and_words(path, tmp_path, repo_r
     monkeypatch.setenv("PYTHONPATH", str(repo_root / "src"))
     kept = nbformat.read(path, 4)
     run = nbformat.read(path, 4)
+    run.cells.insert(0, nbformat.v4.new_code_cell(ONE_CONTROL))
     resources = {"metadata": {"path": str(tmp_path)}}
     nbclient.NotebookClient(run, timeout=280, resources=resources).execute()
     assert kinds(run) == kinds(kept)

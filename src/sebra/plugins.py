@@ -1,18 +1,7 @@
 """What other packages add: things that they name under an entry-point group of this one.
 
-`sebra.commands` holds functions `register(app)`, which add commands to the command line;
-`sebra.methods` and `sebra.rankers` hold classes, by the name that `--method` takes;
-`sebra.layouts` holds readers of data sets (`Layout`), by the name of `NAME:PATH`;
-`sebra.evaluations` holds functions `wanted(data)`, which return what to measure beside DATA's test
-split (`measure(model, samples, split, scores)`), or None;
-`sebra.ranking_evaluations` holds functions that measure a ranking beyond its agreement with groups;
-`sebra.copies` holds functions that copy a network into one that computes the same faster;
-`sebra.trackers` holds classes `(name)` whose `send(folder)` shows a finished run elsewhere;
-`sebra.models` holds `leaning`, which asks a model of any maker about the patterns of a run;
-`sebra.checks` holds functions of `Samples` that look for what is wrong with any data;
-`sebra.explainers` holds `words` and `places`: what a pattern is called and where it sits;
-`sebra.vocabularies` holds functions that find words for pictures (`sebra_tools/naming.py`);
-`sebra.tuners` holds `controls`, which searches the settings of a ranker for `--tune`.
+What each group holds is in docs/architecture.md. Trackers are classes `(name)` with `send(folder)`;
+evaluations return `measure(model, samples, split, scores)`, or None.
 """
 
 from __future__ import annotations

@@ -106,16 +106,21 @@ def check(config: Any, own: Mapping[str, bool] | None = None) -> None:
             continue
         limit = LIMITS.get(field.name, ANY)
         if (isinstance(value, Real) or field.name in LIMITS) and value not in limit:
-            raise UsageError(f"--set {field.name}={value!r:.60}: must be {limit}")
+            raise UsageError(f"--set {field.name}={_shown(value)}: must be {limit}")
         if field.type == "int" and not isinstance(value, Integral):
-            raise UsageError(f"--set {field.name}={value!r:.60}: must be a whole number")
+            raise UsageError(f"--set {field.name}={_shown(value)}: must be a whole number")
     for name, good in (own or {}).items():
         if not good:
-            raise UsageError(f"--set {name}={getattr(config, name)!r:.60}: not a valid value")
+            raise UsageError(f"--set {name}={_shown(getattr(config, name))}: not a valid value")
 
 
 def require(option: str, value: Any) -> None:
     """Refuses an option that is out of its limits; None is an option that was not given."""
     limit = LIMITS[option.removeprefix("--").replace("-", "_")]
     if value is not None and value not in limit:
-        raise UsageError(f"{option}: {value!r:.60} is not {limit}")
+        raise UsageError(f"{option}: {_shown(value)} is not {limit}")
+
+
+def _shown(value: Any) -> str:
+    """As Python writes it: a number of numpy's is no other number."""
+    return f"{value.item() if hasattr(value, 'item') else value!r:.60}"

@@ -80,7 +80,7 @@ def json_of(text: str) -> Any:
 def _number(text: str) -> float:
     number, whole = float(text), text.lstrip("-").isdigit()
     if not math.isfinite(number) or (whole and abs(number) > 2**64):  # no array holds more
-        raise ValueError(f"{text[:20]} is no number to work with")
+        raise ValueError(f"{text[:20]} is not a usable number")
     return int(text) if whole else number
 
 

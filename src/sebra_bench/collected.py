@@ -10,7 +10,7 @@ from typing import Any
 from sebra.debiasing.registry import method_class
 from sebra.errors import UsageError
 from sebra.ranking.registry import ranker_class
-from sebra.runs.config import build_config, named_preset
+from sebra.runs.config import named_preset, settle
 from sebra.runs.folder import clean
 from sebra_bench.layouts import layout_of
 from sebra_bench.plan import OWN_RANKER, parse_specs
@@ -135,4 +135,4 @@ def _config_now(row: Row, preset: str | None) -> Any:
     )
     kind = class_of(spec.name).config_class
     mode = row["network"]["mode"]
-    return build_config(kind, role, spec.name, mode, preset, spec.overrides)
+    return settle(kind, role, spec.name, mode, preset, spec.overrides).config

@@ -7,6 +7,7 @@ import os
 import platform
 import subprocess
 from datetime import datetime, timezone
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -26,9 +27,9 @@ def facts(device: Any) -> dict[str, Any]:
     found: dict[str, Any] = {
         "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "hardware": hardware(device),
-        "versions": versions(),
+        "versions": dict(_versions()),
     }
-    known = commit()
+    known = _first_commit()
     return {"commit": known, **found} if known else found
 
 
@@ -48,6 +49,12 @@ def commit() -> str | None:
     except (OSError, subprocess.SubprocessError):
         return None
     return f"{head}+" if changed else head
+
+
+@cache
+def _first_commit() -> str | None:
+    """Asked once: what a process runs is what was there when it began."""
+    return commit()
 
 
 def runs_beside() -> int:
@@ -95,7 +102,8 @@ def _cpu_name() -> str:
     return platform.processor() or platform.machine()
 
 
-def versions() -> dict[str, str]:
+@cache
+def _versions() -> dict[str, str]:
     out = {"sebra": __version__, "python": platform.python_version()}
     for name in _LIBRARIES:
         try:

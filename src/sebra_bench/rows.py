@@ -38,6 +38,7 @@ class Rows:
 
     def __init__(self, file: Path) -> None:
         self.file = file
+        self._parsed: dict[str, Row] = {}  # by line; a benchmark looks for its rows again and again
 
     def find(self, key: Mapping[str, Any], identity: Mapping[str, Any]) -> Row | None:
         """The finished row, or None; a row of another identity is refused with the difference."""
@@ -50,12 +51,12 @@ class Rows:
             run = ", ".join(str(v) for v in key.values() if v is not None)
             raise UsageError(
                 f"{self.file}: the row of {run} was measured with another {name} "
-                f"({was!r}, now {now!r}); choose another --out or take its line away"
+                f"({was!r}, now {now!r}); choose another --out or remove its line"
             )
         return row
 
     def _rows(self) -> list[Row]:
-        return read_rows(self.file) if self.file.is_file() else []
+        return read_rows(self.file, self._parsed) if self.file.is_file() else []
 
     def add(self, row: Mapping[str, Any]) -> Row:
         """Appends a row; it is on disk when this returns."""
@@ -70,10 +71,17 @@ class Rows:
         return cleaned
 
 
-def read_rows(file: Path) -> list[Row]:
-    """The rows of a file; a last line that was cut off while it was written is no row."""
+def read_rows(file: Path, parsed: dict[str, Row] | None = None) -> list[Row]:
+    """The rows of a file; a last line that was cut off while it was written is no row.
+
+    Lines of `parsed` are not parsed again, and new ones are added to it.
+    """
+    parsed = {} if parsed is None else parsed
     *lines, rest = file.read_text(encoding="utf-8").split("\n")
-    rows = [_row(file, number, line) for number, line in enumerate(lines, 1) if line.strip()]
+    for number, line in enumerate(lines, 1):
+        if line.strip() and line not in parsed:
+            parsed[line] = _row(file, number, line)
+    rows = [parsed[line] for line in lines if line.strip()]
     try:
         return [*rows, _row(file, len(lines) + 1, rest)] if rest.strip() else rows
     except UsageError:
@@ -86,7 +94,7 @@ def _row(file: Path, number: int, line: str) -> Row:
     except ValueError:
         row = None
     if not isinstance(row, dict):
-        raise UsageError(f"{file}, line {number}: not a row of a benchmark; take the line away")
+        raise UsageError(f"{file}, line {number}: not a row of a benchmark; remove the line")
     return row
 
 

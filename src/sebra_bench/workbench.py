@@ -20,7 +20,7 @@ from sebra.errors import Interrupted, UsageError
 from sebra.measuring.ranks import known_attributes
 from sebra.ranking.ranking import Blind, Ranking
 from sebra.ranking.registry import ranker_class
-from sebra.runs.config import NO_PRESET, build_config, ranking_network
+from sebra.runs.config import NO_PRESET, ranking_network, settle
 from sebra.runs.folder import RunFolder
 from sebra.runs.meter import Meter
 from sebra.samples.table import Samples
@@ -125,13 +125,13 @@ class Workbench:
         """The configuration a method runs with here."""
         kind = method_class(spec.name).config_class
         mode = self.prepared.mode
-        return build_config(kind, "debias", spec.name, mode, self.preset, spec.overrides)
+        return settle(kind, "debias", spec.name, mode, self.preset, spec.overrides).config
 
     def ranker_config(self, spec: Spec) -> Any:
         """The configuration a ranker runs with here."""
         kind = ranker_class(spec.name).config_class
         mode = self.ranking_on(spec.name).mode
-        return build_config(kind, "rank", spec.name, mode, self.preset, spec.overrides)
+        return settle(kind, "rank", spec.name, mode, self.preset, spec.overrides).config
 
     @property
     def judges_have_groups(self) -> bool:

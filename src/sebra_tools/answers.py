@@ -96,11 +96,13 @@ def _of_table(path: Path, samples: Samples) -> IntArray:
         raise UsageError(f"{path}: has no column id, whose values name samples of the data")
     place = {str(name): row for row, name in enumerate(samples.ids.tolist())}
     ids = [_known(str(i), place) for i in table["id"]]
+    if not ids:
+        raise UsageError(f"{path}: has no rows")
     rows = np.array([place.get(i, UNKNOWN) for i in ids], dtype=np.int64)
     if (rows == UNKNOWN).all():
         raise UsageError(
-            f"{path}: none of its ids is a sample of {samples.source} (first: {ids[:1]}, there "
-            f"{samples.ids[0]!r})"
+            f"{path}: none of its ids is a sample of {samples.source} (its first is {ids[0]!r}, "
+            f"there {samples.ids[0]!r})"
         )
     used = rows[rows != UNKNOWN]
     if len(np.unique(used)) < len(used):
@@ -124,7 +126,7 @@ def _predicted(path: Path, table: Any, samples: Samples) -> IntArray:
             try:
                 values = table[columns].to_numpy(dtype=np.float64)
             except ValueError as error:
-                raise UsageError(f"{path}: a probability is no number ({error})") from None
+                raise UsageError(f"{path}: a probability is not a number ({error})") from None
             known = ~np.isnan(values).any(axis=1)
             best = np.where(np.isnan(values), -np.inf, values).argmax(1)
             return np.where(known, best, UNKNOWN).astype(np.int64)

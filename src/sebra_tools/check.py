@@ -65,10 +65,12 @@ def conditions_of(file: str | None, given: Mapping[str, Any]) -> Conditions:
     found = _settings(file)
     unknown = [name for name in found if name not in NAMES]
     if unknown:
-        raise UsageError(f"check: {unknown[0]!r} is no condition (there are: {', '.join(NAMES)})")
+        raise UsageError(
+            f"check: {unknown[0]!r} is not a condition (there are: {', '.join(NAMES)})"
+        )
     wrong = [k for k, v in found.items() if isinstance(v, bool) or not isinstance(v, (int, float))]
     if wrong:
-        raise UsageError(f"check: {wrong[0]} = {found[wrong[0]]!r:.40} is no number")
+        raise UsageError(f"check: {wrong[0]} = {found[wrong[0]]!r:.40} is not a number")
     return Conditions(**{**found, **{k: v for k, v in given.items() if v is not None}})
 
 
@@ -84,7 +86,7 @@ def _settings(file: str | None) -> dict[str, Any]:
         for key in ("tool", "sebra", "check") if path.name == PYPROJECT else ("check",):
             found = found.get(key, {}) if isinstance(found, dict) else {}
         if found and not isinstance(found, dict):
-            raise UsageError(f"{path}: check = {found!r:.40} is no table of conditions")
+            raise UsageError(f"{path}: check = {found!r:.40} is not a table of conditions")
         if found:
             return dict(found)
     if file is not None:

@@ -32,7 +32,9 @@ def check(
     verdicts: Annotated[
         str | None,
         typer.Option(
-            "--verdicts", metavar="FILE", help="Verdicts that were given on an earlier ranking."
+            "--verdicts",
+            metavar="FILE",
+            help="Take over the verdicts that were given on an earlier ranking.",
         ),
     ] = None,
     predictions: Annotated[
@@ -116,7 +118,7 @@ def check(
     files = [None if f is None else Path(o.writable_file(f)) for f in (junit, markdown)]
     is_run = (Path(target) / CONFIG).is_file()
     if is_run and out is not None:
-        raise UsageError("--out: belongs to DATA, which is audited; a run has its folder")
+        raise UsageError("--out: is for DATA, which is audited first; a run already has its folder")
     if baseline is not None:
         RunFolder.open(baseline)
     folder = RunFolder(Path(target)) if is_run else _audited(target, out, seed, device)

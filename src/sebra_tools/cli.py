@@ -41,7 +41,11 @@ def compare(
     ] = None,
     ranking: Annotated[
         str | None,
-        typer.Option("--ranking", metavar="RUN", help="Whose patterns to measure models by."),
+        typer.Option(
+            "--ranking",
+            metavar="RUN",
+            help="The ranking whose patterns the models are measured by.",
+        ),
     ] = None,
     out: Annotated[
         str | None, typer.Option("--out", metavar="FILE", help="Write an HTML page here.")
@@ -90,7 +94,7 @@ def _show(found: Mapping[str, Any]) -> None:
 def review(
     run: o.Run,
     port: Annotated[
-        int, typer.Option("--port", help="On this machine alone [default: any free one].", min=0)
+        int, typer.Option("--port", help="On this machine alone; 0 takes any that is free.", min=0)
     ] = 0,
     browser: Annotated[
         bool, typer.Option(help="Open the page in the browser, not just print its address.")
@@ -99,8 +103,9 @@ def review(
 ) -> None:
     """Open the report of RUN as an app on this machine: verdicts and marks are saved as given.
 
-    Call each pattern a shortcut, meant or unsure and suspects wrong or right; RUN/verdicts.json
-    keeps it, and `sebra debias --verdicts` acts on it. Ctrl-C ends it; nothing is lost.
+    Say of each pattern whether it is a shortcut, meant or unsure, and of each suspect whether its
+    label is wrong or right. RUN/verdicts.json keeps it, and `sebra debias --verdicts` acts on it.
+    Ctrl-C ends it; nothing is lost.
     """
     import signal
     import webbrowser
@@ -126,9 +131,9 @@ def review(
 
 
 def verify(run: o.Run, as_json: o.Json = False) -> None:
-    """Is RUN still what was written? Files, checksums, schema, samples, configuration.
+    """Check that RUN is still what was written: files, checksums, schema, samples, configuration.
 
-    Leaves with status 1 where something is wrong.
+    Exits with status 1 where something is wrong.
     """
     from sebra.runs.folder import RunFolder
     from sebra_tools.verify import verify as run_verify

@@ -57,7 +57,9 @@ def _data_of(*runs: str) -> str:
         folder = RunFolder(Path(run))
         if folder.has(CONFIG) and isinstance(named := folder.read_config().get("data"), str):
             return named
-    raise UsageError("DATA: neither of them says what it was made from; give it as third argument")
+    raise UsageError(
+        "DATA: neither of them says what it was made from; give DATA as the third argument"
+    )
 
 
 def _models(

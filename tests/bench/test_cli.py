@@ -25,14 +25,10 @@ def arguments(data, *more):
     return "bench", data, *quick, *more
 
 
-@pytest.mark.parametrize("jobs", [1, 2])
-def test_killed_at_any_moment_it_goes_on_and_repeats_nothing(
-    call_cli, data, tmp_path, repo_root, jobs
-):
+# With two jobs, which share the file; rows of one that was cut off are in test_bench.py.
+def test_killed_at_any_moment_it_goes_on_and_repeats_nothing(call_cli, data, tmp_path, repo_root):
     run = tmp_path / "run"
-    asked = arguments(
-        data, "--methods", "erm,lff,sebra", "--seeds", 3, "--jobs", jobs, "--out", run
-    )
+    asked = arguments(data, "--methods", "erm,lff,sebra", "--seeds", 3, "--jobs", 2, "--out", run)
     environment = {**os.environ, "PYTHONPATH": str(repo_root / "src")}
     process = subprocess.Popen(
         [sys.executable, "-m", "sebra", *map(str, asked)],

@@ -10,7 +10,7 @@ import pytest
 
 from sebra.debiasing.registry import method_class
 from sebra.errors import UsageError
-from sebra.runs.config import build_config
+from sebra.runs.config import settle
 from sebra_bench.collected import collect
 from sebra_bench.front import BEGIN, END, with_table
 from sebra_bench.overview import overview
@@ -129,7 +129,7 @@ class Test_sections:
 
     def test_rows_without_a_preset_are_of_today_too(self, tmp_path):
         now = settings_of(
-            build_config(method_class("erm").config_class, "debias", "erm", "finetune", None)
+            settle(method_class("erm").config_class, "debias", "erm", "finetune", None).config
         )
         put(tmp_path / "none", row("erm", 0, settings=now, preset="none"))
         put(
@@ -150,9 +150,9 @@ class Test_sections:
 
     def test_runs_of_todays_preset_go_before_more_runs_of_another(self, tmp_path):
         now = settings_of(
-            build_config(
+            settle(
                 method_class("erm").config_class, "debias", "erm", "finetune", "paper/urbancars"
-            )
+            ).config
         )
         put(tmp_path / "now", row("erm", 0, settings=now))
         before = {**now, "epochs": now["epochs"] - 1}

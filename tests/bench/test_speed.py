@@ -52,7 +52,7 @@ def own_children():
 
 @pytest.mark.usefixtures("own_children")
 def test_every_section_gives_its_figures(call_cli, pictures, tmp_path, monkeypatch):
-    monkeypatch.setattr(whole, "COMMANDS", (("audit",),))
+    monkeypatch.setattr(whole, "COMMANDS", (("debias", "--method", "erm"),))
     short = tmp_path / "short.toml"
     short.write_text('[rank]\nepochs = 2\nresolution = "epoch"\n', encoding="utf-8")
     done = call_cli(
@@ -80,8 +80,9 @@ def test_every_section_gives_its_figures(call_cli, pictures, tmp_path, monkeypat
     frozen = speed["features, frozen"]
     assert frozen["over_eager"] == pytest.approx(frozen["sebra"] / frozen["eager"])
     assert frozen["engine"] in NAMES
-    audit = speed["command: audit"]
-    assert audit["sebra"] >= audit["phases"]["total"] > audit["phases"]["report"] > 0
+    whole_command = speed["command: debias --method erm"]
+    phases = whole_command["phases"]
+    assert whole_command["sebra"] >= phases["total"] > phases["start"] > phases["evaluate"] > 0
     assert "rank 300 x 8, 3 classes" in speed
     assert found["growth"]["samples"] == [200, 400]
     text = (tmp_path / "run" / "table.md").read_text(encoding="utf-8")
@@ -233,11 +234,11 @@ def test_the_eager_loop_selects_what_the_network_says(reference):
 
 def test_the_quick_preset_is_what_is_measured():
     from sebra.ranking.sebra import SebraConfig
-    from sebra.runs.config import build_config
+    from sebra.runs.config import settle
     from sebra_bench.speed.ranking import quick
 
     def config(preset, overrides=()):
-        return build_config(SebraConfig, "rank", "sebra", "finetune", preset, overrides)
+        return settle(SebraConfig, "rank", "sebra", "finetune", preset, overrides).config
 
     paper = config("paper/urbancars")
     assert config("fast/urbancars") == config("paper/urbancars", quick(paper)) != paper

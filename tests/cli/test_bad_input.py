@@ -367,16 +367,8 @@ def test_bad_input_costs_one_line_and_status_2(call_cli, tmp_path, name):
     refused(call_cli(*make(tmp_path)), words, tmp_path)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "missing path",
-        "most images unreadable",
-        "lam without a threshold",
-    ],
-)
-def test_the_same_holds_of_a_process(cli, tmp_path, name):
-    make, words = CASES[name]
+def test_the_same_holds_of_a_process(cli, tmp_path):
+    make, words = CASES["most images unreadable"]  # found by threads, once work has begun
     refused(cli(*make(tmp_path)), words, tmp_path)
 
 

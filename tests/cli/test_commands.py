@@ -131,7 +131,7 @@ def test_a_broken_image_goes_to_quarantine_and_the_run_goes_on(call_cli, pets, t
     assert "cat/004.png" not in set(table["id"])
     assert len(table) == 19
     assert set(table["label"]) == {"cat", "dog"}
-    assert "1 unreadable images of train set aside" in done.stderr
+    assert "1 unreadable images of train left out" in done.stderr
 
 
 def test_audit_ranks_and_reports(printed, pets, tmp_path):

@@ -10,9 +10,9 @@ import pytest
 
 
 @pytest.mark.parametrize("seed", [0, pytest.param(3, marks=pytest.mark.long)])
-def test_demo_ranks_and_beats_plain_training(cli: Any, tmp_path: Path, seed: int) -> None:
+def test_demo_ranks_and_beats_plain_training(call_cli: Any, tmp_path: Path, seed: int) -> None:
     out = tmp_path / "demo"
-    result = cli("demo", "--seed", str(seed), "--out", str(out), "--json", timeout=280)
+    result = call_cli("demo", "--seed", str(seed), "--out", str(out), "--json")
     assert result.status == 0, result.stderr
     found = json.loads(result.stdout)
     erm, ours = (c["evaluation"] for c in found["comparisons"])

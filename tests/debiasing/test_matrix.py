@@ -105,16 +105,17 @@ def test_resumes_to_the_same_weights(position, kind, tmp_path):
     assert same(whole, resumed)
 
 
-@pytest.mark.parametrize("kind", TOYS)
+# Of pictures: over features some have one solution, whatever the seed that cuts the folds.
 @pytest.mark.parametrize("position", range(len(VARIANTS)), ids=IDS)
-def test_repeats_itself_for_a_seed_and_not_for_another(position, kind):
+def test_repeats_itself_for_a_seed_and_not_for_another(position):
     name, extra = VARIANTS[position]
+    kind = "images"
     cls = class_of(name)
     settings = {**settings_of(cls, kind, extra), "epochs": 2}
-    one, again, other = (fit(cls, TOYS[kind](seed), **settings)[1] for seed in (1, 1, 2))
-    assert same(one, again)
-    # A last layer over features has one solution, whatever the seed that cuts the folds.
-    if name != "dfr" and (name, kind) != ("auto", "features"):
+    one, other = (fit(cls, TOYS[kind](seed), **settings)[1] for seed in (1, 2))
+    if name == "auto":  # of the others a whole second training gives the same: see above
+        assert same(one, fit(cls, TOYS[kind](1), **settings)[1])
+    if name != "dfr":  # its last layer has one solution, too
         assert not same(one, other)
 
 

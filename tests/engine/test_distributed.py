@@ -66,8 +66,8 @@ def torchrun() -> tuple[str, ...]:
 QUICK = ("--device", "cpu", "--set", "epochs=4", "--set", "batch=33")
 
 
-def test_two_processes_under_accelerate_give_the_same_buckets_as_one(features, tmp_path, cli):
-    alone = cli("rank", features, *QUICK, "--out", tmp_path / "one")
+def test_two_processes_under_accelerate_give_the_same_buckets_as_one(features, tmp_path, call_cli):
+    alone = call_cli("rank", features, *QUICK, "--out", tmp_path / "one")
     assert alone.status == 0, alone.stderr
     done = launched(
         "rank", features, *QUICK, "--json", "--out", tmp_path / "two", launcher=accelerate()
@@ -81,9 +81,9 @@ def test_two_processes_under_accelerate_give_the_same_buckets_as_one(features, t
     assert (one["rank"] - two["rank"]).abs().max() <= 2
 
 
-def test_two_processes_train_a_model_together(features, tmp_path, cli):
+def test_two_processes_train_a_model_together(features, tmp_path, call_cli):
     arguments = ("debias", features, "--method", "erm", *QUICK)
-    alone = cli(*arguments, "--out", tmp_path / "one")
+    alone = call_cli(*arguments, "--out", tmp_path / "one")
     assert alone.status == 0, alone.stderr
     done = launched(*arguments, "--out", tmp_path / "two", launcher=torchrun())
     assert done.returncode == 0, done.stderr

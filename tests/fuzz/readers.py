@@ -102,9 +102,9 @@ def _preset(folder: Path) -> Path:
 
 def _build_config(file: Path) -> object:
     from sebra.ranking.sebra import SebraConfig
-    from sebra.runs.config import build_config
+    from sebra.runs.config import settle
 
-    return build_config(SebraConfig, "rank", "sebra", "finetune", str(file))
+    return settle(SebraConfig, "rank", "sebra", "finetune", str(file)).config
 
 
 def _run_file(name: str) -> Write:

@@ -15,7 +15,6 @@ from sebra.measuring.ranks import (
     plain_tau_b,
     published_score,
     quality_of,
-    ranking_quality,
     size_matched_chunks,
     size_matched_tau_b,
     somers_d,
@@ -125,14 +124,20 @@ def test_column_d_is_class_wise_and_looks_at_one_attribute():
     assert column_d(column, np.ones(10, dtype=bool), labels) is None
 
 
-def test_ranking_quality_averages_the_classes_that_have_two_groups():
-    labels = np.array([0] * 4 + [1] * 4 + [2] * 2)
-    groups = np.array([0, 0, 1, 1] * 2 + [0, 0])
-    aligned = (groups == 0)[:, None]
-    ranks = np.array([0, 1, 2, 3, 3, 2, 1, 0, 0, 1])
-    found = ranking_quality(
-        ranks, labels, groups, {"stage_1": -ranks}, aligned, ["colour"], ["a", "b", "c"]
+def test_the_quality_is_the_mean_of_the_classes_that_have_two_groups(make_samples):
+    samples = make_samples(
+        [
+            (2, "train", "a", "x"),
+            (2, "train", "a", "y"),
+            (2, "train", "b", "x"),
+            (2, "train", "b", "y"),
+            (2, "train", "c", "x"),
+        ],
+        ["a", "b", "c"],
+        {"colour": ["x", "y"]},
     )
+    ranks = np.array([0, 1, 2, 3, 3, 2, 1, 0, 0, 1])
+    found = quality_of(samples, samples.rows("train"), ranks, {"stage_1": -ranks})
     assert found["somers_d"] == pytest.approx(0)
     assert set(found["per_class"]) == {"a", "b"}
     assert found["per_class"]["a"]["somers_d"] == 1
@@ -142,10 +147,9 @@ def test_ranking_quality_averages_the_classes_that_have_two_groups():
     json.dumps(found, allow_nan=False)
 
 
-def test_ranking_quality_without_two_groups_anywhere_is_none():
-    zeros = np.zeros(3, dtype=int)
-    aligned = np.ones((3, 1), dtype=bool)
-    found = ranking_quality(np.arange(3), zeros, zeros, None, aligned, ["colour"])
+def test_the_quality_without_two_groups_anywhere_is_none(make_samples):
+    samples = make_samples([(3, "train", "a", "x")], ["a"], {"colour": ["x", "y"]})
+    found = quality_of(samples, samples.rows("train"), np.arange(3))
     assert found["somers_d"] is found["tau_b"] is found["published"] is None
     assert found["per_class"] == {}
 

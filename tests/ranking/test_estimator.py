@@ -19,7 +19,7 @@ from sebra.ranking.estimator import SebraRanker
 from sebra.ranking.ranking import Blind
 from sebra.ranking.sebra import SebraConfig
 from sebra.ranking.sebra import SelfGuidedRanker as Algorithm
-from sebra.runs.config import build_config
+from sebra.runs.config import settle
 from sebra.runs.meter import Meter
 from sebra.workflows.classifier import SebraClassifier
 
@@ -69,7 +69,7 @@ def test_is_the_ranking_of_features_mode():
     """The same data, settings and seed through the algorithm itself."""
     x, y, _ = arrays()
     task, _ = planted()
-    config = build_config(SebraConfig, "rank", "sebra", "features")
+    config = settle(SebraConfig, "rank", "sebra", "features").config
     expected = Algorithm(config).rank(task, Session(), Blind())
     found = SebraRanker().fit(x, y)
     np.testing.assert_array_equal(found.bucket_, expected.bucket)
@@ -111,6 +111,7 @@ def test_a_clone_keeps_the_parameters_and_says_what_it_noticed():
         ({"lam": 9.0}, "lambda = 9 has no threshold"),
         ({"draws": "few"}, "draws='few'"),
         ({"device": "tpu"}, "device: 'tpu'"),
+        ({"lr": np.float64(-1)}, "lr=-1.0: must be"),  # not np.float64(-1.0)
     ],
 )
 def test_wrong_parameters_are_value_errors_at_fit(wrong, words):

@@ -254,7 +254,8 @@ def test_a_run_stopped_between_noise_and_stage_gives_the_same_ranking(tmp_path, 
     found = estimate_noise(task)
     doubted = replace(found, noise=np.minimum(found.noise, 0.8))  # so that some still count
     monkeypatch.setattr(peel, "estimate_noise", lambda _: doubted)
-    config = PeelConfig(folds=2, steps=100, batch=32, lr=0.01, stages=2, flip=False)
+    monkeypatch.setattr(retraining, "_PART", 15)
+    config = PeelConfig(folds=2, steps=30, batch=32, lr=0.02, stages=2, flip=False)
     train = retraining.train_epoch
     calls = 0
 

@@ -14,7 +14,6 @@ from sebra.ranking.registry import RANKERS, ranker_class
 from sebra.ranking.sebra import SebraConfig
 from sebra.runs import config as module
 from sebra.runs.config import (
-    build_config,
     for_method,
     for_ranker,
     parse_overrides,
@@ -70,14 +69,14 @@ def test_set_wins_over_the_preset_over_the_mode_over_the_defaults(presets):
         "lr": "mode", "batch": "preset paper/x", "beta": "--set", "flip": "default",
         "lam": "default", "draws": "mode",
     }  # fmt: skip
-    without = build_config(Settings, "rank", "sebra", "scratch")
+    without = settle(Settings, "rank", "sebra", "scratch").config
     assert without == Settings(lr=2.0, batch=2, beta=2.0, draws="remaining")
-    assert build_config(Settings, "rank", "sebra", "finetune") == Settings()
+    assert settle(Settings, "rank", "sebra", "finetune").config == Settings()
 
 
 def test_what_a_mode_changes_is_inherited_and_may_be_changed_again():
     assert of_mode(Narrower, "features") == {"lr": 7.0, "batch": 2}
-    assert build_config(Narrower, "rank", "x", "features") == Narrower(lr=7.0, batch=2, beta=5.0)
+    assert settle(Narrower, "rank", "x", "features").config == Narrower(lr=7.0, batch=2, beta=5.0)
     assert of_mode(Narrower, "scratch") == of_mode(Settings, "scratch")
 
 
@@ -96,9 +95,9 @@ def test_settings_of_the_ranker_are_told_apart():
 
 def test_a_methods_own_section_wins_over_that_of_its_role(presets):
     presets(x_y="[rank]\nlr = 2.0\nbatch = 2\n[rank.sebra]\nlr = 5.0\n[debias]\nbeta = 9.0")
-    assert build_config(Settings, "rank", "sebra", "finetune", "x/y") == Settings(lr=5.0, batch=2)
-    assert build_config(Settings, "rank", "erm", "finetune", "x/y") == Settings(lr=2.0, batch=2)
-    assert build_config(Settings, "debias", "erm", "finetune", "x/y") == Settings(beta=9.0)
+    assert settle(Settings, "rank", "sebra", "finetune", "x/y").config == Settings(lr=5.0, batch=2)
+    assert settle(Settings, "rank", "erm", "finetune", "x/y").config == Settings(lr=2.0, batch=2)
+    assert settle(Settings, "debias", "erm", "finetune", "x/y").config == Settings(beta=9.0)
 
 
 def test_a_ranker_of_its_own_kind_begins_where_the_preset_says(presets):
@@ -117,7 +116,7 @@ def test_a_preset_lies_over_the_one_it_names(presets):
         paper_x="[rank]\nlr = 0.2\n[rank.sebra]\nbatch = 16\nbeta = 2.0",
         best_x='base = "paper/x"\n[rank.sebra]\nbatch = 8',
     )
-    made = build_config(Settings, "rank", "sebra", "finetune", "best/x")
+    made = settle(Settings, "rank", "sebra", "finetune", "best/x").config
     assert made == Settings(lr=0.2, batch=8, beta=2.0)
 
 
@@ -130,23 +129,23 @@ def test_a_base_that_does_not_ship_or_is_itself_is_refused(presets, base):
 
 def test_over_features_a_preset_does_not_change_the_steps(presets):
     presets(paper_x="[rank]\nlr = 3.0\nbatch = 3\nbeta = 3.0")
-    made = build_config(Settings, "rank", "sebra", "features", "paper/x")
+    made = settle(Settings, "rank", "sebra", "features", "paper/x").config
     assert made == Settings(lr=2.0, batch=2, beta=3.0)
-    assert build_config(Settings, "rank", "sebra", "features", "paper/x", ["lr=4"]).lr == 4.0
+    assert settle(Settings, "rank", "sebra", "features", "paper/x", ["lr=4"]).config.lr == 4.0
 
 
 def test_a_preset_for_features_changes_the_steps_over_features_only(presets):
     presets(paper_x='mode = "features"\n[rank]\nlr = 3.0\nbeta = 3.0')
-    assert build_config(Settings, "rank", "sebra", "features", "paper/x").lr == 3.0
-    made = build_config(Settings, "rank", "sebra", "finetune", "paper/x")
+    assert settle(Settings, "rank", "sebra", "features", "paper/x").config.lr == 3.0
+    made = settle(Settings, "rank", "sebra", "finetune", "paper/x").config
     assert made == Settings(beta=3.0)
 
 
 def test_shared_values_without_a_field_are_passed_over_but_own_ones_are_refused(presets):
     presets(paper_x="[rank]\nnonsense = 1", paper_y="[rank.sebra]\nnonsense = 1")
-    assert build_config(Settings, "rank", "sebra", "finetune", "paper/x") == Settings()
+    assert settle(Settings, "rank", "sebra", "finetune", "paper/x").config == Settings()
     with pytest.raises(UsageError, match=r"rank\.sebra has no setting 'nonsense'"):
-        build_config(Settings, "rank", "sebra", "finetune", "paper/y")
+        settle(Settings, "rank", "sebra", "finetune", "paper/y")
 
 
 def test_values_are_read_as_the_type_of_their_field():
@@ -184,7 +183,7 @@ def test_what_cannot_be_set_is_refused_by_name(text, words):
 )
 def test_every_shipped_preset_suits_every_method_in_every_mode(role, method, mode, preset):
     kind = (ranker_class if role == "rank" else method_class)(method).config_class
-    made = build_config(kind, role, method, mode, preset)
+    made = settle(kind, role, method, mode, preset).config
     assert isinstance(made, kind)
     hints = {f.name: f.default for f in dataclasses.fields(kind)}
     for name, default in hints.items():
@@ -206,9 +205,9 @@ def test_the_papers_presets_keep_its_plain_epochs():
     papers = [n for n in preset_names() if n.startswith("paper/")]
     assert "paper/urbancars" in papers
     for name in papers:
-        made = build_config(SebraConfig, "rank", "sebra", "finetune", name)
+        made = settle(SebraConfig, "rank", "sebra", "finetune", name).config
         assert made.resolution == "epoch", name
-    cars = build_config(SebraConfig, "rank", "sebra", "finetune", "paper/urbancars")
+    cars = settle(SebraConfig, "rank", "sebra", "finetune", "paper/urbancars").config
     assert (cars.p_critical, cars.beta, cars.epochs, cars.draws) == (0.75, 1.25, 50, "full")
 
 
@@ -229,13 +228,13 @@ def test_values_of_another_type_in_a_preset_are_refused(tmp_path, text):
     file = tmp_path / "mine.toml"
     file.write_text(text, encoding="utf-8")
     with pytest.raises(UsageError, match="preset"):
-        build_config(SebraConfig, "rank", "sebra", "finetune", str(file))
+        settle(SebraConfig, "rank", "sebra", "finetune", str(file))
 
 
 def test_a_preset_may_be_a_file(tmp_path):
     file = tmp_path / "mine.toml"
     file.write_text("[rank]\nbeta = 0.8\n", encoding="utf-8")
-    assert build_config(SebraConfig, "rank", "sebra", "finetune", str(file)).beta == 0.8
+    assert settle(SebraConfig, "rank", "sebra", "finetune", str(file)).config.beta == 0.8
     file.write_text("[rank\n", encoding="utf-8")
     with pytest.raises(UsageError, match="is not TOML"):
         read_preset(str(file))

@@ -57,6 +57,7 @@ def test_what_is_not_answered_is_not_known(samples: Samples, tmp_path: Path) -> 
     [
         (lambda t: t.rename(columns={"id": "name"}), "has no column id"),
         (lambda t: t.drop(columns="predicted"), "needs a column predicted"),
+        (lambda t: t.iloc[:0], "has no rows"),
         (lambda t: t.assign(predicted="zebra"), "'zebra' is no class"),
         (lambda t: t.assign(id=[f"other{i}" for i in range(len(t))]), "none of its ids"),
         (lambda t: pd.concat([t, t]), "occurs twice"),

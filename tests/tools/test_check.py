@@ -124,8 +124,8 @@ def test_conditions_come_from_a_file_and_options_win(
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("[check]\nbiggest_drop = 1\n", "'biggest_drop' is no condition"),
-        ("[check]\nsuspects = 'few'\n", "is no number"),
+        ("[check]\nbiggest_drop = 1\n", "'biggest_drop' is not a condition"),
+        ("[check]\nsuspects = 'few'\n", "is not a number"),
         ("[check\n", "not TOML"),
         ("[other]\na = 1\n", "holds no conditions"),
     ],

@@ -55,12 +55,18 @@ def test_notes_say_what_is_lacking(tmp_path):
 
 
 def test_leakage_in_features_and_texts(tmp_path):
-    x = miniatures.features()["X"]
+    x = miniatures.features(d=20)["X"]
     x[55] = x[1]
+    x[54, :-1] = x[2, :-1]  # alike, but not the same
     data = str(miniatures.npz(tmp_path / "x.npz", X=x))
     assert describe(open_samples(data), deep=True)["leakage"]["examples"] == [["1", "55"]]
-    texts = open_samples(str(miniatures.text_manifest(tmp_path)))
-    assert describe(texts, deep=True)["leakage"]["count"] == 0
+    pairs = [("a man", "he is"), ("a dog", "it is"), ("a man", "he is not"), ("a dog", "it is")]
+    rows = [("train", 0), ("train", 1), ("test", 0), ("test", 1), ("train", 0), ("train", 1)]
+    pairs += [("a cat", "it sits"), ("a cow", "it eats")]
+    lines = [f"{a},{b},{split},{y}" for (a, b), (split, y) in zip(pairs, rows, strict=True)]
+    file = tmp_path / "texts.csv"
+    file.write_text("\n".join(["text,text_b,split,label", *lines]) + "\n", encoding="utf-8")
+    assert describe(open_samples(str(file)), deep=True)["leakage"]["examples"] == [["1", "3"]]
 
 
 def test_an_attribute_that_goes_with_no_class_is_named(tmp_path):

@@ -199,9 +199,9 @@ def started(run: RunFolder) -> tuple[subprocess.Popen[str], str, int]:
 def test_killed_while_saving_it_loses_nothing_that_was_answered(tmp_path: Path) -> None:
     run = ranked_run(tmp_path)
     expected: dict[str, str] = {}
-    for round_ in range(3):
+    for round_ in range(2):
         process, token, port = started(run)
-        killer = threading.Timer(0.25 + 0.1 * round_, process.kill)
+        killer = threading.Timer(0.25 + 0.2 * round_, process.kill)
         killer.start()
         last, number = "", 0
         try:

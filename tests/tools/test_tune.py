@@ -18,7 +18,7 @@ from sebra.ranking.order import ranks_within_classes
 from sebra.ranking.ranking import Blind, Ranker, RankResult
 from sebra.ranking.registry import ranker_class
 from sebra.ranking.sebra import SebraConfig, SelfGuidedRanker
-from sebra.runs.config import build_config
+from sebra.runs.config import settle
 from sebra_tools.tune import SPACES, Axis, space_of, tune
 
 
@@ -90,7 +90,7 @@ def test_what_the_user_set_is_not_searched():
 @pytest.mark.parametrize("method", sorted(SPACES))
 def test_every_alternative_is_a_valid_setting_of_its_ranker(method):
     kind = ranker_class(method).config_class
-    config = build_config(kind, "rank", method, "features")
+    config = settle(kind, "rank", method, "features").config
     for axis in space_of(method):
         others = axis.beside(getattr(config, axis.name))
         assert others

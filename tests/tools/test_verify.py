@@ -89,7 +89,7 @@ DAMAGE = {
     "a byte of the ranking": (lambda r: flip(r / "ranking.parquet", 40), "ranking.parquet"),
     "a byte of the model": (lambda r: flip(r / "model.safetensors", -3), "model.safetensors"),
     "a byte of the figures": (lambda r: flip(r / "metrics.json", 30), "metrics.json"),
-    "no checksums": (lambda r: (r / "checksums.json").unlink(), "nothing to verify by"),
+    "no checksums": (lambda r: (r / "checksums.json").unlink(), "so nothing can be verified"),
     "another configuration": (other_seed, "does not give the id"),
     "figures outside the schema": (out_of_schema, "seconds"),
     "fewer rows": (fewer_rows, "are others or have other labels"),

@@ -62,8 +62,8 @@ def audit(call: Callable[..., Any], data: str, folder: Path, *options: object) -
 
 def test_the_two_biases_of_the_demo_are_two_galleries(call_cli, tmp_path):
     options = ("--device", "cpu", "--set", "folds=3", "--set", "stages=2")
-    report = audit(call_cli, "demo?n=1000", tmp_path / "run", *options)
-    check(shares(report, "demo?n=1000"), "background", "companion")
+    report = audit(call_cli, "demo?n=700", tmp_path / "run", *options)
+    check(shares(report, "demo?n=700"), "background", "companion")
 
 
 @pytest.mark.long

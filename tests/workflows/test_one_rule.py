@@ -36,7 +36,7 @@ def same_model(call_cli, tmp_path, data, preset=(), method="sebra", ranker="sebr
     ("method", "ranker"), [("sebra", "sebra"), ("stages", "peel"), ("auto", "peel")]
 )
 def test_rank_and_then_debias_is_debias_on_the_built_in_set(call_cli, tmp_path, method, ranker):
-    one, two = same_model(call_cli, tmp_path, "demo?n=400", method=method, ranker=ranker)
+    one, two = same_model(call_cli, tmp_path, "demo?n=200", method=method, ranker=ranker)
     assert one.read_config()["rank"] == two.read_config()["rank"]
 
 

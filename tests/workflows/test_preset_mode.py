@@ -10,7 +10,7 @@ import torch
 
 from sebra.debiasing.registry import method_class
 from sebra.errors import UsageError
-from sebra.runs.config import build_config, preset_mode
+from sebra.runs.config import preset_mode, settle
 from sebra.runs.folder import RunFolder
 from sebra.samples.open import open_samples
 from sebra.workflows.debias import DebiasOptions, debias
@@ -64,7 +64,7 @@ def test_a_ranker_can_have_one_of_its_own(cars, tmp_path):
 def test_what_a_network_begins_with_is_for_its_mode():
     kind = method_class("stages").config_class
     for mode, start in (("finetune", "probe"), ("features", "zero")):
-        assert build_config(kind, "debias", "stages", mode, "best/bar").start == start
+        assert settle(kind, "debias", "stages", mode, "best/bar").config.start == start
 
 
 def test_bench_takes_it(preset, tmp_path):
@@ -75,7 +75,7 @@ def test_bench_takes_it(preset, tmp_path):
 
 
 def test_it_is_passed_over_where_it_cannot_be_had(preset, tmp_path):
-    """Values of the other mode are passed over then, as `build_config` says."""
+    """Values of the other mode are passed over then, as `settle` says."""
     file = tmp_path / "two.npz"
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(40, 4)), np.repeat([0, 1], 20)

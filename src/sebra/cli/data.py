@@ -15,10 +15,6 @@ data_app = typer.Typer(
 )
 
 
-def register(app: typer.Typer) -> None:
-    app.add_typer(data_app, name="data")
-
-
 @data_app.callback()
 def listing(context: typer.Context, as_json: o.Json = False) -> None:
     """Without a command: the layouts that NAME:PATH knows."""

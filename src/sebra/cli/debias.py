@@ -15,12 +15,6 @@ from sebra.measuring.scores import worst_shown
 if TYPE_CHECKING:
     from sebra.workflows.prepared import Source
 
-EXAMPLE = "Example: sebra debias photos/ --ranking runs/photos"
-
-
-def register(app: typer.Typer) -> None:
-    app.command("debias", epilog=EXAMPLE)(debias)
-
 
 @o.takes(source=o.make_source)
 def debias(
@@ -34,7 +28,7 @@ def debias(
     ] = None,
     rank_method: Annotated[
         str | None,
-        typer.Option("--rank-method", help="The ranker to use when no --ranking is given."),
+        typer.Option("--rank-method", help="How to rank where no --ranking is given."),
     ] = None,
     verdicts: Annotated[
         str | None,
@@ -56,7 +50,8 @@ def debias(
         str,
         typer.Option(
             "--select",
-            help="What chooses the model: auto (never attributes) or groups (true val groups).",
+            help="What chooses the model: auto (attributes are not looked at) or groups (the true "
+            "groups of the validation split).",
         ),
     ] = "auto",
     min_group: Annotated[

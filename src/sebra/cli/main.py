@@ -62,8 +62,11 @@ def common(
     """Shared by all commands."""
 
 
-for module in (rank, debias, show, data):
-    module.register(app)
+app.command("rank", epilog="Example: sebra rank photos/ --out runs/photos")(rank.rank)
+app.command("debias", epilog="Example: sebra debias photos/ --ranking runs/photos")(debias.debias)
+app.command("audit", epilog="Example: sebra audit photos/")(show.audit)
+app.command("report", epilog="Example: sebra report runs/photos")(show.report)
+app.add_typer(data.data_app, name="data")
 for plugin in plugins(COMMANDS).values():
     plugin.load()(app)
 

@@ -37,33 +37,44 @@ ResumedData = Annotated[str | None, _DATA]  # a run that is gone on with knows i
 Run = Annotated[
     str, typer.Argument(metavar="RUN", help="The folder of an earlier run.", show_default=False)
 ]
-RankMethod = Annotated[str, typer.Option("--method", help=f"{listed(RANKERS)}.")]
-DebiasMethod = Annotated[str, typer.Option("--method", help=f"{listed(METHODS)}.")]
+RankMethod = Annotated[str, typer.Option("--method", help=f"How to rank: {listed(RANKERS)}.")]
+DebiasMethod = Annotated[str, typer.Option("--method", help=f"How to train: {listed(METHODS)}.")]
 Out = Annotated[
     str | None,
     typer.Option("--out", metavar="RUN", help="Run folder [default: runs/<command>-<time>]."),
 ]
-Seed = Annotated[int, typer.Option("--seed", help="Same seed, same machine, same result.")]
+Seed = Annotated[
+    int, typer.Option("--seed", help="The same seed on the same machine gives the same result.")
+]
 Device = Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")]
 Mode = Annotated[
     str,
     typer.Option(
         "--mode",
-        help="auto, features (the backbone runs once, heads train on its features) or finetune.",
+        help="features trains a head on what the frozen backbone sees, finetune the whole network; "
+        "auto chooses.",
     ),
 ]
 Backbone = Annotated[
     str | None,
-    typer.Option("--backbone", metavar="NAME", help="Any timm name, small, or random (fixed)."),
+    typer.Option(
+        "--backbone",
+        metavar="NAME",
+        help="The network: a model of timm by name, small (a little one, trained from scratch), or "
+        "random (fixed random features).",
+    ),
 ]
 Weights = Annotated[
     str | None,
     typer.Option(
-        "--weights", metavar="FILE", help="Backbone weights (safetensors), or hub, or none."
+        "--weights",
+        metavar="FILE",
+        help="Weights of the backbone: a safetensors file, hub (download them) or none.",
     ),
 ]
 ImageSize = Annotated[
-    int | None, typer.Option("--image-size", help="Side in pixels [default: from the images].")
+    int | None,
+    typer.Option("--image-size", help="Side of the pictures in pixels [default: from the files]."),
 ]
 Preset = Annotated[
     str | None,
@@ -73,7 +84,9 @@ Preset = Annotated[
 ]
 Set = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Any setting of the method; repeatable."),
+    typer.Option(
+        "--set", metavar="KEY=VALUE", help="Change one setting of the method; may be repeated."
+    ),
 ]
 Attributes = Annotated[
     str | None,
@@ -83,17 +96,23 @@ Attributes = Annotated[
 ]
 Exclude = Annotated[
     str | None,
-    typer.Option("--exclude", metavar="FILE", help="Marks or verdicts.json of a report to apply."),
+    typer.Option(
+        "--exclude",
+        metavar="FILE",
+        help="Leave out and relabel samples as marked in a report: its CSV, or verdicts.json.",
+    ),
 ]
 EarlierVerdicts = Annotated[
     str | None,
     typer.Option(
-        "--verdicts", metavar="FILE", help="Verdicts on an earlier ranking to carry over."
+        "--verdicts",
+        metavar="FILE",
+        help="Take over the verdicts that were given on an earlier ranking.",
     ),
 ]
 Neurons = Annotated[
     str | None,
-    typer.Option("--neurons", metavar="FILE|auto", help="Marked neurons for --method neurons."),
+    typer.Option("--neurons", metavar="FILE|auto", help="Which neurons --method neurons goes by."),
 ]
 Tune = Annotated[
     bool,

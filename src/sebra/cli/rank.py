@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from sebra.cli import options as o
 from sebra.cli.output import Bars, emit, line, table
 
@@ -14,12 +12,6 @@ if TYPE_CHECKING:
 
     from sebra.workflows.prepared import Source
     from sebra.workflows.rank import RankOptions
-
-EXAMPLE = "Example: sebra rank photos/ --out runs/photos"
-
-
-def register(app: typer.Typer) -> None:
-    app.command("rank", epilog=EXAMPLE)(rank)
 
 
 @o.takes(chosen=o.make_rank_options, source=o.make_source)

@@ -16,11 +16,6 @@ if TYPE_CHECKING:
     from sebra.workflows.rank import RankOptions
 
 
-def register(app: typer.Typer) -> None:
-    app.command("audit", epilog="Example: sebra audit photos/")(audit)
-    app.command("report", epilog="Example: sebra report runs/photos")(report)
-
-
 @o.takes(chosen=o.make_audit_options, source=o.make_source)
 def audit(
     chosen: RankOptions,

@@ -54,7 +54,7 @@ def set_probe(network: Network, task: Task) -> None:
     nothing (Kumar et al., "Fine-Tuning can Distort Pretrained Features", ICLR 2022).
     """
     if not isinstance(network.head, nn.Linear):
-        raise UsageError("--set start=probe: this method has several last layers")
+        raise UsageError("--set start=probe: this method has several last layers; leave it out")
     x, mean, std = embedded(network, task)
     penalty = 1.0 / (_PROBE_C * len(x))
     set_head(network, logistic_regression(x, task.targets, task.classes, penalty), mean, std)

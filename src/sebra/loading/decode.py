@@ -50,7 +50,7 @@ def load_images(
         return replace(samples, content=resized), resized
     if not isinstance(content, ImageFiles):
         raise UsageError(f"{samples.source}: holds {samples.kind}, not images")
-    stamps = _stamps(content.paths)
+    stamps = [_stamp(path) for path in content.paths]
     pixels, meta = user_cache().array(
         "images",
         [FORMAT_VERSION, size, *stamps],
@@ -165,10 +165,6 @@ def _quarantine(
         require_trainable(kept)
     assert isinstance(kept.content, ImageArray)
     return kept, kept.content
-
-
-def _stamps(paths: Sequence[Path]) -> list[str]:
-    return [_stamp(path) for path in paths]
 
 
 def _stamp(path: Path) -> str:

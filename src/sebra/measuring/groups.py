@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sebra.errors import UsageError
-from sebra.measuring.ranks import known_attributes
+from sebra.measuring.ranks import known_attributes, wilson
 from sebra.measuring.scores import GroupScore, Scores
 from sebra.samples.table import Attribute, BoolArray, IntArray, Samples, aligned_codes
 
@@ -147,20 +147,14 @@ def _worst(
     """The worst group; where one that is too small to judge may be worse, between which figures
     the worst lies."""
     worst = min((g for g in groups if not g.small), key=lambda g: g.accuracy, default=None)
-    ends = [_wilson(g) if g.small else (g.accuracy, g.accuracy) for g in groups]
+    ends = [(g.accuracy, g.accuracy) for g in groups if not g.small]
+    small = (wilson(g.accuracy / 100, g.n_test) for g in groups if g.small)
+    ends += [(100 * low, 100 * high) for low, high in small]
     ends += [(0.0, 100.0)] * unseen
     low, high = (min(end[k] for end in ends) for k in (0, 1))
     if worst is not None and low >= worst.accuracy:
         return worst, None
     return None, (low, high)
-
-
-def _wilson(group: GroupScore) -> tuple[float, float]:
-    """Between which accuracies the true one lies, 19 times in 20 (Wilson, 1927)."""
-    n, p, z2 = group.n_test, group.accuracy / 100, 1.96**2
-    middle, spread = p + z2 / (2 * n), np.sqrt(z2 * (p * (1 - p) / n + z2 / (4 * n * n)))
-    low, high = ((middle + sign * spread) / (1 + z2 / n) for sign in (-1, 1))
-    return 100 * max(0.0, float(low)), 100 * min(1.0, float(high))
 
 
 def group_numbers(samples: Samples) -> IntArray:

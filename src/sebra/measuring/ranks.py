@@ -7,7 +7,7 @@ perfect order has ranks that rise with the group number.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -52,12 +52,7 @@ def plain_tau_b(order_score: Array, groups: Array) -> float:
 def size_matched_tau_b(order_score: Array, groups: Array) -> float:
     """Kendall's tau-b between the true group and the chunk a sample falls into when the order is
     cut into chunks of the true group sizes. NaN where fewer than two groups are present."""
-    if len(np.unique(groups)) < 2:
-        return float("nan")
-    from scipy import stats
-
-    chunks = size_matched_chunks(order_score, groups)
-    return _statistic(stats.kendalltau(chunks, groups))
+    return _of_chunks("kendalltau", order_score, groups)
 
 
 def published_score(order_score: Array, groups: Array) -> float:
@@ -66,12 +61,15 @@ def published_score(order_score: Array, groups: Array) -> float:
     Its weights favour the last groups and a random order does not score 0 (about 0.25 with the
     group sizes of its first data set): for comparison with the paper only.
     """
+    return _of_chunks("weightedtau", order_score, groups)
+
+
+def _of_chunks(statistic: str, order_score: Array, groups: Array) -> float:
     if len(np.unique(groups)) < 2:
         return float("nan")
     from scipy import stats
 
-    chunks = size_matched_chunks(order_score, groups)
-    return _statistic(stats.weightedtau(chunks, groups))
+    return _statistic(getattr(stats, statistic)(size_matched_chunks(order_score, groups), groups))
 
 
 def size_matched_chunks(order_score: Array, groups: Array) -> Array:
@@ -120,6 +118,16 @@ def areas(values: Array, side: Array) -> Array:
     return out
 
 
+def wilson(share: float, n: int) -> tuple[float, float]:
+    """Between which shares the true one lies, 19 times in 20, where n samples show this one
+    (Wilson, 1927)."""
+    z2 = 1.96**2
+    middle = share + z2 / (2 * n)
+    spread = math.sqrt(z2 * (share * (1 - share) / n + z2 / (4 * n * n)))
+    low, high = ((middle + sign * spread) / (1 + z2 / n) for sign in (-1, 1))
+    return max(0.0, low), min(1.0, high)
+
+
 def known_attributes(samples: Samples) -> BoolArray:
     """Mask over all rows: every attribute of the sample is known (no code of -1)."""
     known = np.ones(len(samples), dtype=np.bool_)
@@ -128,23 +136,21 @@ def known_attributes(samples: Samples) -> BoolArray:
     return known
 
 
-def ranking_quality(
-    ranks: Array,
-    labels: Array,
-    groups: Array,
-    stages: Mapping[str, Array] | None,
-    aligned: BoolArray,
-    names: Sequence[str],
-    classes: Sequence[str] | None = None,
-) -> dict[str, Any]:
-    """Every figure of a ranking against the truth, ready for JSON.
+def quality_of(
+    samples: Samples, rows: Array, ranks: Array, stages: Mapping[str, Array] | None = None
+) -> dict[str, Any] | None:
+    """Every figure of ranks (and stage columns) given for these rows, against the true groups.
 
-    All arrays speak of the same samples, those with missing attributes already left out.
-    Each measure is the average over the classes with at least two groups (None where there is no
-    such class); `per_class` holds them class by class, under the class
-    name where `classes` is given; `stages` lists each stage column's Somers' D given each
-    attribute.
+    Rows with a missing attribute are left out; None where nothing is left to compare with. Each
+    measure is the average over the classes with at least two groups (None where there is no such
+    class); `per_class` holds them class by class, `stages` each stage column's Somers' D given
+    each attribute.
     """
+    known = known_attributes(samples)[rows]
+    if not samples.attributes or not known.any():
+        return None
+    rows, ranks = rows[known], ranks[known]
+    labels, groups = samples.labels[rows], true_groups(samples)[rows]
     measures: dict[str, Measure] = {
         "somers_d": somers_d,
         "tau_b": size_matched_tau_b,
@@ -155,41 +161,18 @@ def ranking_quality(
     per_class: dict[str, dict[str, float]] = {}
     for key, values in figures.items():
         for c, value in values.items():
-            per_class.setdefault(classes[c] if classes else str(c), {})[key] = value
+            per_class.setdefault(samples.classes[c], {})[key] = value
+    names, aligned = alignment(samples)
+    sides = dict(zip(names, aligned[rows].T, strict=True))
+    given = {
+        stage: {name: column_d(column[known], side, labels) for name, side in sides.items()}
+        for stage, column in (stages or {}).items()
+    }
     return {
         **{key: _mean(values) for key, values in figures.items()},
         "per_class": per_class,
-        "stages": [
-            {
-                "name": stage,
-                "given": {n: column_d(column, aligned[:, k], labels) for k, n in enumerate(names)},
-            }
-            for stage, column in (stages or {}).items()
-        ],
+        "stages": [{"name": stage, "given": found} for stage, found in given.items()],
     }
-
-
-def quality_of(
-    samples: Samples, rows: Array, ranks: Array, stages: Mapping[str, Array] | None = None
-) -> dict[str, Any] | None:
-    """`ranking_quality` of ranks (and stage columns) given for these rows of `samples`.
-
-    Rows with a missing attribute are left out; None where nothing is left to compare with.
-    """
-    known = known_attributes(samples)[rows]
-    if not samples.attributes or not known.any():
-        return None
-    names, aligned = alignment(samples)
-    kept = rows[known]
-    return ranking_quality(
-        ranks[known],
-        samples.labels[kept],
-        true_groups(samples)[kept],
-        {name: column[known] for name, column in (stages or {}).items()},
-        aligned[kept],
-        names,
-        samples.classes,
-    )
 
 
 def _pairs(n: int) -> int:

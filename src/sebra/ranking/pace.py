@@ -9,8 +9,6 @@ epoch after epoch nobody is learned at all, the step was too small, and it grows
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
@@ -98,7 +96,10 @@ class Snapshot:
         self._network = network
         self._optimizer = optimizer
         self._weights = {k: v.clone() for k, v in network.state_dict().items()}
-        self._state = {p: {k: _copy(v) for k, v in s.items()} for p, s in optimizer.state.items()}
+        self._state = {
+            p: {k: v.clone() if isinstance(v, Tensor) else v for k, v in s.items()}
+            for p, s in optimizer.state.items()
+        }
 
     @torch.no_grad()
     def restore(self) -> None:
@@ -112,7 +113,3 @@ class Snapshot:
                     value.copy_(saved[key]) if key in saved else value.zero_()
                 elif key in saved:
                     state[key] = saved[key]
-
-
-def _copy(value: Any) -> Any:
-    return value.clone() if isinstance(value, Tensor) else value

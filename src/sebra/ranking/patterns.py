@@ -11,13 +11,13 @@ import torch
 from torch import Tensor
 
 from sebra.errors import UsageError, reason
+from sebra.measuring.ranks import wilson
 from sebra.ranking.atoms import holds
 from sebra.ranking.balance import Flags, Floats, Ints
 from sebra.ranking.candidate import margins
 from sebra.ranking.ranking import Ranking
 
 SAME = 0.5  # correlation of who follows them from which on two patterns are the same one
-_NORMAL = 1.96  # standard deviations on each side of an interval of 95 %
 
 
 @dataclass(frozen=True)
@@ -148,11 +148,9 @@ def _accuracy(right: Flags) -> dict[str, Any]:
     n = len(right)
     if n == 0:
         return {"samples": 0}
-    p, z = float(right.mean()), _NORMAL
-    middle = (p + z * z / (2 * n)) / (1 + z * z / n)
-    half = z / (1 + z * z / n) * (p * (1 - p) / n + z * z / (4 * n * n)) ** 0.5
-    low, high = max(0.0, middle - half), min(1.0, middle + half)
-    return {"samples": n, "accuracy": 100 * p, "low": 100 * low, "high": 100 * high}
+    low, high = wilson(float(right.mean()), n)
+    accuracy = 100 * float(right.mean())
+    return {"samples": n, "accuracy": accuracy, "low": 100 * low, "high": 100 * high}
 
 
 def joined(stages: list[Reading], width: int, atoms: Tensor) -> PatternModel | None:

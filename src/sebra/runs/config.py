@@ -73,12 +73,16 @@ def read_preset(name: str) -> dict[str, Any]:
         raise UsageError(f"--preset: {path} is not TOML ({error})") from None
     unknown = [key for key in found if key not in ("base", "mode", "rank", "debias", "network")]
     if unknown:
-        raise UsageError(f"--preset: {path}: {unknown[0]!r:.60} is no section of a preset")
+        raise UsageError(
+            f"--preset: {path}: {unknown[0]!r:.60} is not one of base, mode, rank, debias, network"
+        )
     base = found.pop("base", None)
     if base is None:
         return found
     if base not in preset_names() or path == PRESETS / f"{base}.toml":
-        raise UsageError(f"--preset: {path} has base = {base!r:.60}, which is no preset that ships")
+        raise UsageError(
+            f"--preset: {path} has base = {base!r:.60}, which does not come with Sebra"
+        )
     return _laid_over(found, read_preset(base))
 
 
@@ -89,18 +93,6 @@ def _laid_over(top: Mapping[str, Any], below: Mapping[str, Any]) -> dict[str, An
         if isinstance(value, Mapping) and isinstance(below.get(key), Mapping):
             joined[key] = _laid_over(value, below[key])
     return joined
-
-
-def build_config(
-    kind: type[Config],
-    role: str,
-    method: str,
-    mode: str,
-    preset: str | None = None,
-    overrides: Sequence[str] = (),
-) -> Config:
-    """The configuration that `settle` finds."""
-    return settle(kind, role, method, mode, preset, overrides).config
 
 
 def settle(
@@ -165,7 +157,7 @@ def ranking_network(preset: str | None, ranker: str) -> tuple[str | None, str | 
         return None, None
     network = read_preset(preset).get("network", {})
     if not isinstance(network, Mapping) or not isinstance(network.get(ranker, {}), Mapping):
-        raise UsageError(f"preset: network and network.{ranker} are tables of settings")
+        raise UsageError(f"preset: network and network.{ranker} must be tables of settings")
     found = {**network, **network.get(ranker, {})}
     weights, mode = (found.get(key) for key in ("rank_weights", "rank_mode"))
     if mode not in (None, "same", "features", "finetune"):
@@ -181,7 +173,7 @@ def _section(
     fields = {f.name for f in dataclasses.fields(kind)}
     section = preset.get(role, {})
     if not isinstance(section, Mapping) or not isinstance(section.get(method, {}), Mapping):
-        raise UsageError(f"preset: {role} and {role}.{method} are tables of settings")
+        raise UsageError(f"preset: {role} and {role}.{method} must be tables of settings")
     shared = {k: v for k, v in section.items() if not isinstance(v, Mapping) and k in fields}
     own = section.get(method, {})
     unknown = [k for k in own if k not in fields]

@@ -179,7 +179,7 @@ def clean(value: Any) -> Any:
     """JSON-able: numpy scalars to Python's, absent figures (NaN) dropped, tuples to lists."""
     if isinstance(value, Mapping):
         pairs = ((str(k), clean(v)) for k, v in value.items())
-        return {k: v for k, v in pairs if not _absent(v)}
+        return {k: v for k, v in pairs if not isinstance(v, float) or math.isfinite(v)}
     if isinstance(value, (list, tuple)):
         return [clean(v) for v in value]
     if isinstance(value, str):
@@ -187,10 +187,6 @@ def clean(value: Any) -> Any:
     if hasattr(value, "item") and not isinstance(value, bytes):
         value = value.item()
     return value
-
-
-def _absent(value: Any) -> bool:
-    return isinstance(value, float) and not math.isfinite(value)
 
 
 def to_toml(config: Mapping[str, Any]) -> str:

@@ -43,7 +43,9 @@ def read_checksums(folder: Path) -> dict[str, Any]:
         sums = {str(name): str(value) for name, value in kept["files"].items()}
         return {"id": str(kept["id"]), "files": sums}
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
-        raise UsageError(f"{path}: unreadable ({reason(error)}), nothing to verify by") from None
+        raise UsageError(
+            f"{path}: unreadable ({reason(error)}), so nothing can be verified"
+        ) from None
 
 
 def read_sealed(folder: Path, name: str) -> str:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,7 @@ def leakage(samples: Samples) -> dict[str, Any]:
     is read only if another split has one of its size.
     """
     rows = np.argsort(samples.split, kind="stable").tolist()
-    for key in (_cheap_key(samples), _content_key(samples)):
+    for key in _keys(samples):
         groups = _shared(samples, rows, key)
         rows = [row for group in groups for row in group]
     return {"count": len(groups), "examples": [_named(samples, group) for group in groups[:SHOWN]]}
@@ -62,41 +62,31 @@ def _shared(samples: Samples, rows: Iterable[int], key: Key) -> list[list[int]]:
     return [group for group in places.values() if len({int(samples.split[r]) for r in group}) > 1]
 
 
-def _cheap_key(samples: Samples) -> Key:
-    """Differs only where the content does, and costs little."""
+def _keys(samples: Samples) -> tuple[Key, Key]:
+    """A key that costs little and differs only where the content does, and one of all content."""
     content = samples.content
     if isinstance(content, ImageFiles):
-        return lambda row: _size(content.paths[row])
+        paths = content.paths
+        return (
+            lambda row: _of_file(paths[row], lambda path: path.stat().st_size),
+            lambda row: _of_file(paths[row], lambda path: _digest(path.read_bytes())),
+        )
     if isinstance(content, Texts):
-        return lambda row: content.first[row]
-    if isinstance(content, ImageArray):
-        middle = content.pixels.shape[1] // 2
-        return lambda row: content.pixels[content.rows[row], middle].tobytes()
-    return lambda row: content.values[content.rows[row], :_FIRST_VALUES].tobytes()
-
-
-def _content_key(samples: Samples) -> Key:
-    content = samples.content
-    if isinstance(content, ImageFiles):
-        return lambda row: _file_digest(content.paths[row])
-    if isinstance(content, Texts):
-        second = content.second
-        return lambda row: (content.first[row], "" if second is None else second[row])
+        first, second = content.first, content.second or ("",) * len(content.first)
+        return lambda row: first[row], lambda row: (first[row], second[row])
     array = content.pixels if isinstance(content, ImageArray) else content.values
-    return lambda row: _digest(array[content.rows[row]].tobytes())
+    middle = array.shape[1] // 2  # a row of a picture
+    part = middle if isinstance(content, ImageArray) else slice(_FIRST_VALUES)
+    return (
+        lambda row: array[content.rows[row], part].tobytes(),
+        lambda row: _digest(array[content.rows[row]].tobytes()),
+    )
 
 
-def _size(path: os.PathLike[str]) -> int | None:
+def _of_file(path: Path, of: Callable[[Path], Hashable]) -> Hashable:
+    """None of a file that vanished, which is a fault elsewhere."""
     try:
-        return os.stat(path).st_size
-    except OSError:  # it vanished, and is a fault elsewhere
-        return None
-
-
-def _file_digest(path: os.PathLike[str]) -> bytes | None:
-    try:
-        with open(path, "rb") as file:
-            return _digest(file.read())
+        return of(path)
     except OSError:
         return None
 

@@ -108,7 +108,7 @@ def text_column(values: Sequence[Any], where: str, column: str) -> tuple[str, ..
         if not text:
             raise UsageError(f"{where}: {column} is missing in row {row}")
         if column == "path" and "\0" in text:
-            raise UsageError(f"{where}: {column} holds a NUL in row {row}, which no file name can")
+            raise UsageError(f"{where}: {column} holds a NUL character in row {row}")
     return tuple(texts)
 
 

@@ -29,7 +29,7 @@ def open_samples(data: str, attributes: Sequence[str] | None = None) -> Samples:
     if not data:
         raise UsageError("DATA is empty: give a folder, a file or a layout such as demo")
     if "\0" in data:
-        raise UsageError(f"{data!r:.100}: no file name can hold a NUL")
+        raise UsageError(f"{data!r:.100}: a file name cannot hold a NUL character")
     samples = validate(replace(_read(data), source=data))
     return samples if attributes is None else samples.with_attributes(attributes)
 

@@ -27,7 +27,7 @@ def check_needs(method: Method[Any], samples: Samples, rank_method: str | None) 
         raise UsageError(f"--rank-method: {method.name} uses no ranking")
     if "groups" in needs and not samples.attributes:
         raise UsageError(
-            f"--method {method.name}: needs attribute columns in {samples.source}, it has none; "
+            f"--method {method.name}: needs attribute columns in {samples.source}, which has none; "
             "add them to the manifest or choose a method without supervision"
         )
     if needs & {"heldout", "heldout_groups"}:

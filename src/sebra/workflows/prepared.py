@@ -226,7 +226,9 @@ class Prepared:
         new = part.faults[known:]
         if new:
             self.samples = self.samples.without(new)
-            self.session.note(f"{len(new)} unreadable images of {name} set aside (quarantine.csv)")
+            self.session.note(
+                f"{len(new)} unreadable images of {name} left out (see quarantine.csv)"
+            )
         return part, images
 
     def _tokenise(self, texts: Texts, name: str) -> TokenArray:

@@ -123,7 +123,7 @@ def _by_groups(prepared: Prepared, parts: Parts, pool: Pool | None) -> Validate:
     rows = samples.rows("train")[parts.select] if len(parts.select) else samples.rows("val")
     if pool is None or not (samples.attributes and known_attributes(samples)[rows].any()):
         raise UsageError(
-            f"--select groups: no sample of {samples.source} that could choose has attributes"
+            f"--select groups: the samples of {samples.source} that would choose have no attributes"
         )
     task = pool.task
 

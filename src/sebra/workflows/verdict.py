@@ -13,8 +13,7 @@ SURE = 0.8  # of the trials must come out right: four of five
 
 def verdict_of(ranking: Ranking, names_patterns: bool, controls: Controls | None) -> dict[str, Any]:
     """`state` and `reason`, for `metrics.json` and for people."""
-    state, reason = _verdict(ranking, names_patterns, controls)
-    return {"state": state, "reason": reason}
+    return dict(zip(("state", "reason"), _verdict(ranking, names_patterns, controls), strict=True))
 
 
 def _verdict(ranking: Ranking, names_patterns: bool, controls: Controls | None) -> tuple[str, str]:

@@ -8,7 +8,6 @@ from typing import Any
 
 from sebra.checksums import of_file
 from sebra.errors import UsageError
-from sebra.ranking.patterns import matched
 from sebra.ranking.ranking import Ranking
 from sebra.runs.folder import CONFIG, RANKING, RunFolder
 from sebra.samples.verdicts import SHORTCUT, UNSURE, VERDICTS, Verdicts
@@ -64,6 +63,8 @@ def carry_over(earlier: tuple[Verdicts, Ranking], folder: RunFolder) -> dict[str
 
     A pattern is the same where the same samples follow it; a sample where it has the same id.
     """
+    from sebra.ranking.patterns import matched  # loads torch, which a report does without
+
     before, ranking_before = earlier
     ranking, now = Ranking.load(folder.path), verdicts_of(RunFolder(folder.path))
     for name, was in matched(ranking, ranking_before).items():

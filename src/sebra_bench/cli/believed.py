@@ -32,7 +32,7 @@ def agreement(
     ] = "planted",
     as_json: o.Json = False,
 ) -> None:
-    """Does the positive control say rightly whether a planted mark is found?"""
+    """Does the control predict rightly whether a planted mark is found?"""
     from sebra_bench.carryover.agreement import agreement as run
     from sebra_bench.carryover.agreement import summary
     from sebra_bench.carryover.sets import choose_planted
@@ -54,7 +54,7 @@ def agreement(
 
 def nulls(
     out: Out,
-    seeds: Annotated[int, typer.Option("--seeds", help="How many of each family.")] = 20,
+    seeds: Annotated[int, typer.Option("--seeds", help="How many arrays of each family.")] = 20,
     as_json: o.Json = False,
 ) -> None:
     """How often does peel name a pattern in arrays that have none?"""
@@ -75,7 +75,9 @@ def suspects(
     sets: Annotated[
         str, typer.Option("--sets", metavar="A,B", help="Sets, as for carryover.")
     ] = "pets,scenes,demo0,digits,objects",
-    share: Annotated[float, typer.Option("--share", help="Of the labels made wrong.")] = 0.05,
+    share: Annotated[
+        float, typer.Option("--share", help="Share of the labels that are made wrong.")
+    ] = 0.05,
     seeds: Annotated[int, typer.Option("--seeds", help="How many, from --first on.")] = 3,
     first: Annotated[int, typer.Option("--first", help="The first seed.")] = 10,
     as_json: o.Json = False,

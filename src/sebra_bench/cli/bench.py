@@ -63,7 +63,7 @@ RankMethods = Annotated[
     typer.Option(
         "--rank-methods",
         metavar="A,B",
-        help="Rankers; methods that need a ranking run once on each [default: the method's own].",
+        help="Rankers; a method that needs a ranking runs once on each [default: its own].",
     ),
 ]
 RankWeights = Annotated[
@@ -71,7 +71,7 @@ RankWeights = Annotated[
     typer.Option(
         "--rank-weights",
         metavar="FILE",
-        help="Weights of the network that ranks, where they differ: a file, hub or none.",
+        help="Weights of the network that ranks, if it is another: a file, hub or none.",
     ),
 ]
 RankMode = Annotated[
@@ -97,7 +97,8 @@ Set = Annotated[
     typer.Option(
         "--set",
         metavar="KEY=VALUE",
-        help="A setting of all methods that have it; rank.KEY=VALUE of the rankers; repeatable.",
+        help="Change a setting of all methods that have it (rank.KEY: of all rankers); may be "
+        "repeated.",
     ),
 ]
 MinGroup = Annotated[
@@ -109,7 +110,8 @@ ProtocolKind = Annotated[
     typer.Option(
         "--protocol",
         metavar="NAME",
-        help="label-free, groups or both: declared settings, chosen on validation, test looked at "
+        help="Compare on equal terms, label-free, by groups or both: settings are declared in "
+        "advance and chosen on validation samples, and the test split is looked at "
         "once.",
     ),
 ]
@@ -118,7 +120,7 @@ Deadline = Annotated[
     typer.Option(
         "--deadline",
         metavar="SECONDS",
-        help="Ends by then; finished runs stay, and the same command goes on with the others.",
+        help="Stop after so long; finished runs stay, and the same command does the others.",
     ),
 ]
 Out = Annotated[
@@ -252,7 +254,7 @@ def speed(
         typer.Option(
             "--sections",
             metavar="A,B",
-            help="Of engines, train, select, ranking, debias, stream, growth, commands, large "
+            help="Some of engines, train, select, ranking, debias, stream, growth, commands, large "
             "[default: all but the last two].",
         ),
     ] = None,
@@ -266,7 +268,9 @@ def speed(
     ] = "1300000,2048,1000",
     reference: Annotated[
         str | None,
-        typer.Option("--reference", metavar="FILE", help="The reference loops, as a file."),
+        typer.Option(
+            "--reference", metavar="FILE", help="A file with the reference loops to compare with."
+        ),
     ] = None,
     out: Out = None,
     device: o.Device = "auto",
@@ -317,12 +321,12 @@ def results(
         str, typer.Option("--page", metavar="FILE", help="The page to write.")
     ] = "results.md",
     everything: Annotated[
-        bool, typer.Option("--all", help="With the tables of every experiment.")
+        bool, typer.Option("--all", help="Add the tables of every experiment.")
     ] = False,
     front: Annotated[
         str | None,
         typer.Option(
-            "--front", metavar="FILE", help="A page that gets the short table between its marks."
+            "--front", metavar="FILE", help="Put the short table between the marks of this page."
         ),
     ] = None,
     as_json: o.Json = False,

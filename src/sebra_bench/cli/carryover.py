@@ -61,7 +61,9 @@ def plant(
     classes: Annotated[
         str | None, typer.Option("--classes", metavar="A,B", help="Only these classes.")
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", help="Which class and who carries it.")] = 0,
+    seed: Annotated[
+        int, typer.Option("--seed", help="Decides which class and which samples carry the mark.")
+    ] = 0,
     as_json: o.Json = False,
 ) -> None:
     """Plant a nuisance on a copy of CANVAS; its attribute `mark` says who carries it."""
@@ -105,9 +107,10 @@ def carryover(
     weights: o.Weights = None,
     as_json: o.Json = False,
 ) -> None:
-    """Run methods with one setting on many sets: harm where nothing is wrong, gain elsewhere.
+    """Run methods with one setting on many sets: do they harm ordinary ones and mend biased ones?
 
-    On planted and biased sets the share of what balanced training over the true groups recovers.
+    Of biased and planted sets it also says how much is recovered of what training in balance over
+    the true groups gains.
     """
     from sebra_bench.carryover.run import CarryOptions
     from sebra_bench.carryover.run import carryover as run
@@ -140,7 +143,7 @@ def naming(
     ] = "planted",
     as_json: o.Json = False,
 ) -> None:
-    """Are planted marks named by the right kind of word, and are maps warm where they are?"""
+    """Are planted marks named by the right kind of word, and do the maps point at them?"""
     from sebra_bench.carryover.naming import naming as run
     from sebra_bench.carryover.naming import summary
     from sebra_bench.carryover.sets import choose_planted

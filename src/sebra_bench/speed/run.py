@@ -17,7 +17,7 @@ from sebra.engine.device import choose_device, setup
 from sebra.engine.session import ProgressSink, Session
 from sebra.errors import CollapsedError, UsageError
 from sebra.ranking.sebra import SebraConfig
-from sebra.runs.config import build_config
+from sebra.runs.config import settle
 from sebra.runs.folder import RunFolder
 from sebra.runs.meter import Meter
 from sebra.samples.table import ImageArray
@@ -180,9 +180,9 @@ def _on_images(
         raise UsageError(f"{source.data}: holds {samples.kind}; speed is measured on images")
     pixels = samples.content.pixels[samples.content.rows]
     preset = preset_for(source.data, options.preset)
-    config: SebraConfig = build_config(
+    config: SebraConfig = settle(
         SebraConfig, "rank", "sebra", prepared.mode, preset, options.overrides
-    )
+    ).config
     peak = measured_peak(prepared.device)
     extra["peak_tflops"] = peak / 1e12
     workers = min(_WORKERS, os.cpu_count() or 1)
@@ -196,9 +196,9 @@ def _on_images(
         workers=workers,
     )
     rankings = Rankings(options.seeds, preset, options.overrides, options.batch)
-    contrastive: ContrastiveConfig = build_config(
+    contrastive: ContrastiveConfig = settle(
         ContrastiveConfig, "debias", "sebra", prepared.mode, preset
-    )
+    ).config
     return {
         "engines": lambda: engine_lines(prepared),
         "train": lambda: train_lines(bench),

@@ -23,7 +23,7 @@ from sebra.ranking.formulas import weighted_loss
 from sebra.ranking.order import ranks_within_classes
 from sebra.ranking.ranking import Blind
 from sebra.ranking.sebra import SebraConfig, SelfGuidedRanker
-from sebra.runs.config import build_config
+from sebra.runs.config import settle
 from sebra.samples.table import FeatureArray, ImageArray
 from sebra_bench.speed.rates import Bench, Line
 from sebra_bench.speed.tools import (
@@ -84,7 +84,7 @@ def rank_features(
     values: Array, labels: Array, classes: int, device: torch.device
 ) -> tuple[float, int]:
     """Seconds and rounds of a finished ranking, everything from the arrays on included."""
-    config: SebraConfig = build_config(SebraConfig, "rank", "sebra", "features")
+    config: SebraConfig = settle(SebraConfig, "rank", "sebra", "features").config
     wait(device)
     start = time.perf_counter()
     inputs = Inputs(FeatureArray(values, np.arange(len(values), dtype=np.int64)), device)
