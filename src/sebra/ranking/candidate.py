@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -56,7 +58,7 @@ def find_candidate(
             plain = judge.tell_apart(y, neutral).double().numpy()
             last = _evidence(judge, told.double().numpy(), labels, suspects, heard)
             evidence = _evidence(judge, plain, labels, suspects, heard)
-            evidence = Evidence(last.clouds, evidence.sums, evidence.spreads)
+            evidence = replace(evidence, clouds=last.clouds, rights=last.rights)
     return kept(evidence, head, easy=easy, margin=margin, thresholds=thresholds)
 
 

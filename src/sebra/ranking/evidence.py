@@ -21,7 +21,7 @@ only the root is believed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import log_ndtr, ndtr
@@ -39,12 +39,13 @@ _EVEN = 1 / 3  # variance of wrong labels' places, which are even from -1 to 1
 
 @dataclass(frozen=True)
 class Evidence:
-    """Per class the value of a second cloud, and the sum and variance of its lean.
+    """Per class the value of a second cloud, that it is no wrong labels, the lean's sum and variance.
 
     A variance of 0 says that a class was not tested.
     """
 
     clouds: Floats
+    rights: Floats
     sums: Floats
     spreads: Floats
 
@@ -60,16 +61,22 @@ class Evidence:
 
         All that were tested where they show it better together than the best one alone. Else those
         that show it on their own, each counted in wrongly with chance `most` by either test, and
-        the others where they do so together.
+        the others where they do so together. That a class has a second cloud is enough by now:
+        that what other classes break is no wrong labels is known.
         """
         tested = self.spreads > 0
         together, best = self._together(tested), self._best()
         kind = 0 if min(together[0], best[0]) <= min(together[1], best[1]) ** BELIEVED else 1
         if together[kind] < best[kind]:
             return tested
-        alone: Flags = np.min(self._alone(), axis=0) <= most
+        known = replace(self, rights=self.clouds)
+        alone: Flags = np.min(known._alone(), axis=0) <= most
         others = tested & ~alone
-        return alone | others if min(self._together(others)) <= most else alone
+        return alone | others if min(known._together(others)) <= most else alone
+
+    @property
+    def _second(self) -> Floats:
+        return np.maximum(0.0, np.minimum(self.clouds, self.rights))
 
     def _best(self) -> tuple[float, float]:
         """The chances of the best class, as often as there are classes to choose from."""
@@ -81,13 +88,13 @@ class Evidence:
         """The chances of each class, by second clouds and by leaning."""
         tested = self.spreads > 0
         lean = self.sums / np.sqrt(np.where(tested, self.spreads, 1.0))
-        return np.where(tested, ndtr(-self.clouds), 1.0), np.where(tested, ndtr(-lean), 1.0)
+        return np.where(tested, ndtr(-self._second), 1.0), np.where(tested, ndtr(-lean), 1.0)
 
     def _together(self, some: Flags) -> tuple[float, float]:
         """The same of some classes taken together."""
         if not some.any():
             return 1.0, 1.0
-        m, total = int(some.sum()), float(self.clouds[some].sum())
+        m, total = int(some.sum()), float(self._second[some].sum())
         # Values below 0 are cut off: as many are above as a coin shows heads, and k of them add up
         # to more than the total at most 2^k times as often as k that are not cut off.
         k = np.arange(1, m + 1)
@@ -98,7 +105,7 @@ class Evidence:
 
     @staticmethod
     def none(classes: int) -> Evidence:
-        return Evidence(*np.zeros((3, classes)))
+        return Evidence(*np.zeros((4, classes)))
 
 
 def evidence_of(
@@ -112,7 +119,7 @@ def evidence_of(
     known, since they follow the patterns found so far. most: the share of a class that must lie on
     its own side of half way.
     """
-    clouds, sums, spreads = np.zeros((3, told.shape[1]))
+    clouds, rights, sums, spreads = np.zeros((4, told.shape[1]))
     second = best_other(told, labels)
     for c in np.unique(labels[suspects & heard]):
         here, others = np.flatnonzero((labels == c) & heard), np.flatnonzero((labels != c) & heard)
@@ -120,12 +127,11 @@ def evidence_of(
         if place is not None and (place[here] < 0.5).mean() >= most:
             own = _own_or_wrong(place, rest, labels, second, here)
             sums[c], spreads[c] = _sum_and_spread(place[here], np.where(own > 0, 1.0, -1.0))
-            value, share = second_cloud(place[here], place[others])
+            clouds[c], share = second_cloud(place[here], place[others])
             # Of samples at a place 1 - share are ordinary ones of the class: those are at the end.
             excess = share * (own - (1 - share))
-            wrong = excess.sum() / max(1e-9, _EVEN * np.square(share).sum()) ** 0.5
-            clouds[c] = max(0.0, min(value, wrong))
-    return Evidence(clouds, sums, spreads)
+            rights[c] = excess.sum() / max(1e-9, _EVEN * np.square(share).sum()) ** 0.5
+    return Evidence(clouds, rights, sums, spreads)
 
 
 def _places(values: Floats, own: Ints, others_: Ints) -> Floats | None:

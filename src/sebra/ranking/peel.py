@@ -112,7 +112,8 @@ class PeelRanker(Ranker[PeelConfig]):
         found: list[Stage] = []
         tried: list[Stage] = []
         while len(found) < cfg.stages:
-            stage = self._stage(sight, session, given, noise, found, len(tried) + 1)
+            plain = tried[0].easy if tried else None
+            stage = self._stage(sight, session, given, noise, found, plain, len(tried) + 1)
             tried.append(stage)
             follows = torch.from_numpy(stage.follows).to(task.device)
             monitor.round(len(tried) - 1, None, float("nan"), follows)
@@ -148,6 +149,7 @@ class PeelRanker(Ranker[PeelConfig]):
         labels: Ints,
         noise: Floats,
         found: list[Stage],
+        plain: Floats | None,
         number: int,
     ) -> Stage:
         before = np.array([s.follows for s in found], bool).reshape(-1, len(labels)).T
@@ -162,8 +164,8 @@ class PeelRanker(Ranker[PeelConfig]):
                     session.leave()
             heard = np.asarray(before.all(axis=1))
             views = [judge for judge, _ in sight.views]
-            most = self.config.chance**number
-            kept = strongest(sight.judge, views, before, labels, 1 - wrong, heard, most)
+            trust, chance = 1 - wrong, self.config.chance
+            kept = strongest(sight.judge, views, before, labels, trust, heard, chance, plain)
             return {**kept, "noise": torch.from_numpy(wrong)}
 
         fit = session.once(f"stage_{number}", compute)
