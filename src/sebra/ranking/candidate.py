@@ -29,10 +29,9 @@ def find_candidate(
 ) -> dict[str, Tensor]:
     """What most samples of a class share and the model goes by, as tensors that can be kept.
 
-    before: n x k, which of the earlier patterns each sample follows. heard: those that follow them
-    all, by which the evidence goes. The result has `easy`, the margin of the class by the easiest
-    cue, `margin`, above zero for samples that follow the candidate, the evidence and, over
-    features, what tells it of other samples. Without suspects the margin is that of the class.
+    before: n x k, which of the earlier patterns each sample follows. heard: those that follow all,
+    by which the evidence goes. `easy` is the margin of the class by the easiest cue, `margin` above
+    zero for samples that follow the candidate; without suspects it is that of the class.
     """
     y, neutral = torch.from_numpy(labels), torch.from_numpy(neutral_weights(before, labels, trust))
     first = judge.tell_class(y, neutral)

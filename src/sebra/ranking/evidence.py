@@ -5,18 +5,15 @@ a pattern has a second, smaller cloud at the place of the others. Without one a 
 apart from wrong labels. Two tests hold both against the samples; each gives per class a value that
 is standard normal, or less, without a pattern.
 
-*A second cloud.* One cloud thins out towards the others, and ever faster: its density is
-log-concave (normal, exponential, even clouds and all that lie between). The best such density is
-compared with the best one plus a share of the others' own distribution (`clouds.py`). That share
-must not be wrong labels: those are, by everything else, spread evenly over the class they belong
-to, while samples that break a pattern are at the end of it. The lower of the two values counts.
+*A second cloud.* The likeliest log-concave density of a class is compared with the likeliest one
+plus a share of the others' own (`clouds.py`), which must not be wrong labels: those are, by all
+else, spread evenly over the class they belong to, while samples that break a pattern are at its
+end. The lower of the two values counts.
 
-*A lean.* Where two clouds overlap no gap shows, but the near side of the class is thicker than the
-far side. Each sample counts by how far it lies from the median of its class (to the third power,
-so that the place of the others counts and the middle does not; none counts more than one that lies
-there), and against a pattern where it is more like the class it seems to be than the median member
-of that class: half of all wrong labels are. Real clouds lean a little by nature, so of this chance
-only the root is believed.
+*A lean.* Where two clouds overlap, the near side of the class is thicker than the far side. Each
+sample counts by its way from the median of its class, to the third power, and against a pattern
+where it is more like the class it seems to be than the median member of that: half of all wrong
+labels are. Real clouds lean a little by nature, so of this chance only the root is believed.
 """
 
 from __future__ import annotations
@@ -39,9 +36,9 @@ _EVEN = 1 / 3  # variance of wrong labels' places, which are even from -1 to 1
 
 @dataclass(frozen=True)
 class Evidence:
-    """Per class the value of a second cloud, that it is no wrong labels, the lean's sum and variance.
+    """Per class the value of a second cloud and of its rights; the sum and variance of its lean.
 
-    A variance of 0 says that a class was not tested.
+    Rights: that it is not made of wrong labels. A variance of 0 says that a class was not tested.
     """
 
     clouds: Floats
@@ -60,9 +57,9 @@ class Evidence:
         """The classes with a pattern that stands.
 
         All that were tested where they show it better together than the best one alone. Else those
-        that show it on their own, each counted in wrongly with chance `most` by either test, and
-        the others where they do so together. That a class has a second cloud is enough by now:
-        that what other classes break is no wrong labels is known.
+        that show it on their own, counted in wrongly with chance `most` by either test, and the
+        others where they do so together. By now a second cloud is enough: whether it is made of
+        wrong labels was asked of the pattern.
         """
         tested = self.spreads > 0
         together, best = self._together(tested), self._best()
@@ -114,10 +111,9 @@ def evidence_of(
     """The evidence for a candidate.
 
     told, rest: held-out logits, n x classes, of models that see the candidate and of models that
-    see the class by everything else. suspects: samples that may break the candidate; a class
-    without any has no evidence. heard: samples that are one cloud of their class as far as is
-    known, since they follow the patterns found so far. most: the share of a class that must lie on
-    its own side of half way.
+    see the class by all else. suspects: may break the candidate; a class without any has no
+    evidence. heard: follow the patterns found so far, so they are one cloud of their class as far
+    as is known. most: the share of a class that must lie on its own side of half way.
     """
     clouds, rights, sums, spreads = np.zeros((4, told.shape[1]))
     second = best_other(told, labels)

@@ -30,10 +30,8 @@ HALF = 0.5  # of the best evidence, as a power of its chance: as good a candidat
 
 @dataclass(frozen=True)
 class Sight:
-    """Who judges samples: over all features, and in each view; width: of features and figures.
-
-    atoms: the values whose holders are figures, see `atoms.py`.
-    """
+    """Who judges samples: over all features, and in each view; width: of features and figures;
+    atoms: the values whose holders are figures, see `atoms.py`."""
 
     judge: HeadJudge | NetworkJudge
     views: list[tuple[HeadJudge, View]]
@@ -115,10 +113,8 @@ def centred(values: Floats, labels: Ints, some: Flags) -> Floats:
 def _in_view(
     view: Judge, judge: Judge, before: Flags, labels: Ints, trust: Floats, heard: Flags
 ) -> dict[str, Tensor]:
-    """The pattern of a view: of every class what sets it apart from all others there.
-
-    Several classes may share a mark, so each is told for itself, not against the likeliest other.
-    """
+    """The pattern of a view: of every class what sets it apart from all others there. Several may
+    share a mark, so each is told for itself, not against the likeliest other."""
     y, weights = torch.from_numpy(labels), torch.from_numpy(neutral_weights(before, labels, trust))
     told = view.tell_apart(y, weights).double().numpy()
     head, (thresholds, apart) = view.head, half_way(told, labels)
