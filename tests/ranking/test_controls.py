@@ -146,14 +146,14 @@ def test_too_few_samples_say_nothing():
 def test_what_they_showed_is_said_in_a_sentence_each():
     said = Controls((0.95, 0.99, 0.7), (False, True)).sentences()
     assert said == [
-        "a mark on 95% of one class would have been found in 2 of 3 trials",
+        "a plain mark on 95% of one class would have been found in 2 of 3 trials",
         "in 2 trials without any pattern one was claimed",
     ]
     assert Controls((0.5,), ()).sentences()[0].endswith("in 0 of 1 trial")
     both = Controls((0.5, 0.95), (), (0.95,))
     assert both.found == 2
     assert both.sentences()[0].endswith(
-        "1 of 2 trials, and marks on 95% of each class in 1 of 1 trial"
+        "1 of 2 trials, and plain marks on 95% of each class in 1 of 1 trial"
     )
 
 

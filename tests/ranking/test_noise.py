@@ -8,14 +8,14 @@ import numpy as np
 import torch
 from sklearn.metrics import average_precision_score
 
-from ranking.toys import images, noisy
+from ranking.toys import images, noisy, task_of
 from sebra.ranking import noise, noise_heads
 from sebra.ranking.noise import estimate_noise
 
 
 def noise_of(x, targets, classes, seed=0):
     """The noise of every row of a feature table (n x d)."""
-    return noise._estimate(lambda rows: x[rows], targets, classes, seed)
+    return noise._estimate(lambda rows: x[rows], targets, classes, seed, np.arange(len(targets)))
 
 
 def data(n=600, wrong=60, hard=60, seed=0):
@@ -156,3 +156,20 @@ def test_the_chances_add_up_to_the_wrong_labels():
         given[:wrong] = (given[:wrong] + rng.integers(1, 4, wrong)) % 4
         found = noise_of(torch.from_numpy(x).float(), torch.from_numpy(given), 4).noise.sum()
         assert abs(found - wrong) < 45
+
+
+def test_units_order_and_names_of_classes_change_nothing():
+    rng = np.random.default_rng(0)
+    y = np.arange(300) % 3
+    x = rng.normal(size=(300, 6)) + 2 * np.eye(3)[y] @ rng.normal(size=(3, 6))
+    y[:30] = (y[:30] + 1) % 3
+    scale, shift, order = 10 ** rng.uniform(-2, 2, 6), rng.normal(size=6), rng.permutation(300)
+    expected = estimate_noise(task_of(x.astype(np.float32), y)).noise
+    assert (expected > 0.1).any()
+    for rows, values, labels in (
+        (slice(None), x * scale + shift, y),
+        (order, x[order], y[order]),
+        (slice(None), x, 2 - y),
+    ):
+        again = estimate_noise(task_of(values.astype(np.float32), labels)).noise
+        np.testing.assert_allclose(again, expected[rows], atol=1e-3)

@@ -306,3 +306,15 @@ def test_a_share_of_the_draws_makes_shorter_epochs():
 def test_other_draws_are_refused(draws):
     with pytest.raises(UsageError, match="draws"):
         SebraConfig(draws=draws)
+
+
+def test_units_and_names_of_classes_change_nothing():
+    rng = np.random.default_rng(0)
+    y = np.arange(300) % 3
+    x = rng.normal(size=(300, 6)) + 1.5 * np.eye(3)[y] @ rng.normal(size=(3, 6))
+    scale, shift = 10 ** rng.uniform(-2, 2, 6), rng.normal(size=6)
+    bucket = ranked(task_of(x.astype(np.float32), y), **FEATURES).bucket
+    assert len(np.unique(bucket)) > 2
+    for values, labels in ((x * scale + shift, y), (x, 2 - y)):
+        again = ranked(task_of(values.astype(np.float32), labels), **FEATURES).bucket
+        np.testing.assert_array_equal(again, bucket)

@@ -39,6 +39,12 @@ def test_the_state_follows_from_stages_and_controls(stages, controls, state):
     assert found["reason"]
 
 
+def test_too_few_samples_for_controls_are_said_to_be_too_few():
+    assert "4 samples are too few" in verdict_of(ranking(1).only([]), True, None)["reason"]
+    many = Ranking(pd.DataFrame({"rank": range(400)}))
+    assert "too few" not in verdict_of(many, True, None)["reason"]
+
+
 def test_a_method_without_patterns_cannot_tell():
     found = verdict_of(ranking(0), False, GOOD)
     assert found["state"] == "cannot tell"

@@ -18,11 +18,10 @@ def neutral_weights(follows: Flags, labels: Ints, trust: Floats) -> Floats:
     """Weights under which no shortcut says anything about the class.
 
     follows: n x k, which shortcut each sample follows. Within a class, a pattern and its opposite
-    get the same mass, so that each shortcut is followed by exactly half of it. A pair gets the
-    harmonic mean of its sizes: of all such weights these keep the most samples in play. A pattern
-    without an opposite gets nothing, unless no pattern of its class has one: there the shortcuts
-    are those of other classes. Classes weigh the same. trust: 0 to 1, how far each sample's
-    label counts.
+    get the same mass, the harmonic mean of their sizes: of all such weights these keep the most
+    samples in play. A pattern without an opposite gets nothing, unless no pattern of its class has
+    one: there the shortcuts are those of other classes. Classes weigh the same. trust: 0 to 1, how
+    far each sample's label counts.
     """
     stages = follows.shape[1]
     if stages == 0:

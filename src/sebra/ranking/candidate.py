@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -27,10 +29,9 @@ def find_candidate(
 ) -> dict[str, Tensor]:
     """What most samples of a class share and the model goes by, as tensors that can be kept.
 
-    before: n x k, which of the earlier patterns each sample follows. heard: those that follow them
-    all, by which the evidence goes. The result has `easy`, the margin of the class by the easiest
-    cue, `margin`, above zero for samples that follow the candidate, the evidence and, over
-    features, what tells it of other samples. Without suspects the margin is that of the class.
+    before: n x k, which of the earlier patterns each sample follows. heard: those that follow all,
+    by which the evidence goes. `easy` is the margin of the class by the easiest cue, `margin` above
+    zero for samples that follow the candidate; without suspects it is that of the class.
     """
     y, neutral = torch.from_numpy(labels), torch.from_numpy(neutral_weights(before, labels, trust))
     first = judge.tell_class(y, neutral)
@@ -56,7 +57,7 @@ def find_candidate(
             plain = judge.tell_apart(y, neutral).double().numpy()
             last = _evidence(judge, told.double().numpy(), labels, suspects, heard)
             evidence = _evidence(judge, plain, labels, suspects, heard)
-            evidence = Evidence(last.clouds, evidence.sums, evidence.spreads)
+            evidence = replace(evidence, clouds=last.clouds, rights=last.rights)
     return kept(evidence, head, easy=easy, margin=margin, thresholds=thresholds)
 
 

@@ -4,12 +4,10 @@ Whether a ranking can be believed depends on the data, so it is tried on copies 
 
 Positive: a mark is put on `SHARE` of one class and on nobody else; in every other trial each class
 has one, and 1 - `SHARE` of it that of another (of two classes one has the mark, the other none). It
-is a shift in a random direction, so large that a linear model sees in `SEEN` of new samples whether
-they have it. It is found where those that break it come out last in their class: by a stage, or,
-where the ranker names none, by its order; `area` is how well they are told apart.
-Negative: features are drawn anew, around the mean of each class with the spread of all of them.
-Then every class is one cloud, as near to the others as it was; whatever stage stands is a false
-alarm.
+is a shift in a random direction, told by a linear model of `SEEN` of new samples. It is found where
+those that break it come out last in their class, by a stage or an order: `area`.
+Negative: features are drawn anew, around the mean of each class with the spread of all of them: one
+cloud a class, as near to the others as it was. Whatever stage stands is a false alarm.
 """
 
 from __future__ import annotations
@@ -73,9 +71,10 @@ class Controls:
 
     def sentences(self) -> list[str]:
         """What the trials showed, in one sentence each."""
-        out = [f"a mark on {SHARE:.0%} of one class would have been found in {_hits(self.one)}"]
+        one = _hits(self.one)
+        out = [f"a plain mark on {SHARE:.0%} of one class would have been found in {one}"]
         if self.each:
-            out = [f"{out[0]}, and marks on {SHARE:.0%} of each class in {_hits(self.each)}"]
+            out = [f"{out[0]}, and plain marks on {SHARE:.0%} of each class in {_hits(self.each)}"]
         if self.claims:
             many = sum(self.claims)
             said = "none was" if not many else "one was" if many == 1 else f"{many} were"

@@ -39,11 +39,9 @@ class Judge(Protocol):
 
     def tell_class(self, targets: Tensor, weights: Tensor) -> Tensor:
         """By models that go for the easiest cue."""
-        ...
 
     def tell_apart(self, targets: Tensor, weights: Tensor) -> Tensor:
         """By supple heads over what the models of the last `tell_class` see."""
-        ...
 
 
 class HeadJudge:
@@ -56,16 +54,12 @@ class HeadJudge:
 
     def __init__(self, task: Task, penalties: tuple[float, float]) -> None:
         self.task, self.penalties = task, penalties
-        mean, std = moments(task.inputs)
-        apart = std > _CONSTANT * (mean.abs() + std)
-        self.shift = mean
-        # Divided by the root of the dimension, so that one penalty suits every width.
-        self.scale = torch.where(apart, 1 / (std.clamp_min(1e-30) * len(std) ** 0.5), 0.0)
+        self.shift, self.scale = _standardising(task)
         self.head: Tensor | None = None
         # A CPU takes twice as long for float64; a GPU would round products of float32 coarsely.
         self._dtype = torch.float32 if task.device.type == "cpu" else torch.float64
         self._held: Tensor | None = None
-        if len(task) * len(std) <= _MOST_HELD:
+        if len(task) * len(self.scale) <= _MOST_HELD:
             self._held = self._features(torch.arange(len(task), device=task.device))
         self._teachers = self._chosen()
 
@@ -110,12 +104,9 @@ class HeadJudge:
 
     def _chosen(self) -> Tensor:
         """1 for samples that teach: all, or of very many some, by content and not by place."""
-        everyone = torch.arange(len(self.task), device=self.task.device)
-        if len(everyone) <= _MOST_TO_FIT:
-            return torch.ones(len(everyone), dtype=torch.float64, device=self.task.device)
-        sums = torch.cat([self._features(p).sum(1) for p in torch.split(everyone, _BLOCK)])
-        step = -(-len(everyone) // _MOST_TO_FIT)
-        return (sums.argsort().argsort() % step == 0).double()
+        step = -(-len(self.task) // _MOST_TO_FIT)
+        place = torch.zeros(len(self.task)) if step == 1 else by_content(self.task).argsort()
+        return (place % step == 0).double().to(self.task.device)
 
 
 class NetworkJudge:
@@ -128,7 +119,9 @@ class NetworkJudge:
     def __init__(self, task: Task, session: Session, config: Any) -> None:
         self.task = replace(task, augment=Augment(config.flip, config.crop))
         self.session, self.config = session, config
-        self.fold = _folds(task, config.folds, task.generator(31))
+        shuffle = torch.randperm(len(task), generator=task.generator(31)).numpy()
+        folds = stratified_folds(task.targets.cpu().numpy(), config.folds, shuffle)
+        self.fold = torch.from_numpy(folds)
         self.head: Tensor | None = None
         # Per fold the weights, and on the host what the network sees of samples that teach heads.
         self._trained: list[tuple[State, Tensor]] = []
@@ -156,7 +149,8 @@ class NetworkJudge:
         device, penalty = self.task.device, 2 * self.config.penalty_contrast
         whole = len(self._teach) == len(self.task)
         for k, (trained, z) in enumerate(self._trained):
-            shift, scale = _standard(z)
+            std, shift = torch.std_mean(z, dim=0, correction=0)
+            scale = 1 / (std.clamp_min(1e-6) * z.shape[1] ** 0.5)
             used = ((self.fold[self._teach] != k) & (weights[self._teach] > 0)).nonzero().squeeze(1)
             x, chosen = ((z - shift) * scale)[used].to(device), self._teach[used]
             y, share = targets[chosen].to(device), weights[chosen].float().to(device)
@@ -183,12 +177,20 @@ def signs(labels: Tensor, classes: int) -> Tensor:
     return F.one_hot(labels, classes).double() * 2 - 1
 
 
-def _standard(z: Tensor) -> tuple[Tensor, Tensor]:
-    """What gives every column mean zero, divided by its spread and the root of the dimension."""
-    std, mean = torch.std_mean(z, dim=0, correction=0)
-    return mean, 1 / (std.clamp_min(1e-6) * z.shape[1] ** 0.5)
+def by_content(task: Task) -> Tensor:
+    """The samples of a task over features, on the CPU, in an order that their places, the units of
+    columns and the names of classes do not decide: what is drawn from it is drawn by content."""
+    shift, scale = _standardising(task)
+    parts = torch.split(torch.arange(len(task), device=task.device), _BLOCK // 8)  # float64
+    sums = [((task.batch(part) - shift).double() * scale).sum(1).cpu() for part in parts]
+    return torch.cat(sums).argsort(stable=True)
 
 
-def _folds(task: Task, folds: int, generator: torch.Generator) -> Tensor:
-    shuffle = torch.randperm(len(task), generator=generator).numpy()
-    return torch.from_numpy(stratified_folds(task.targets.cpu().numpy(), folds, shuffle))
+def _standardising(task: Task) -> tuple[Tensor, Tensor]:
+    """What is taken off every feature and what it is multiplied by, 0 where it is constant.
+
+    Divided by the root of the dimension, so that one penalty suits every width.
+    """
+    mean, std = moments(task.inputs)
+    apart = std > _CONSTANT * (mean.abs() + std)
+    return mean, torch.where(apart, 1 / (std.clamp_min(1e-30) * len(std) ** 0.5), 0.0)

@@ -43,9 +43,8 @@ class SebraRanker(BaseEstimator):  # type: ignore[misc]
 
     After `fit(X, y)`, one entry per sample: `spuriosity_` (1 = most spurious of its class, falling
     to 0), `rank_` (0 = most spurious of its class, no ties), `bucket_` (the round in which it was
-    learned). Also `classes_`, `n_features_in_`, `n_rounds_` and `notes_` (what the run had to say).
-    A ranking that collapsed into one bucket comes with a `ConvergenceWarning` that says what to
-    change.
+    learned). Also `classes_`, `n_features_in_`, `n_rounds_` and `notes_`. A ranking that collapsed
+    into one bucket comes with a `ConvergenceWarning` that says what to change.
 
     >>> SebraRanker(p_critical=0.7).fit(X, y).spuriosity_  # doctest: +SKIP
     """

@@ -5,23 +5,20 @@ a pattern has a second, smaller cloud at the place of the others. Without one a 
 apart from wrong labels. Two tests hold both against the samples; each gives per class a value that
 is standard normal, or less, without a pattern.
 
-*A second cloud.* One cloud thins out towards the others, and ever faster: its density is
-log-concave (normal, exponential, even clouds and all that lie between). The best such density is
-compared with the best one plus a share of the others' own distribution (`clouds.py`). That share
-must not be wrong labels: those are, by everything else, spread evenly over the class they belong
-to, while samples that break a pattern are at the end of it. The lower of the two values counts.
+*A second cloud.* The likeliest log-concave density of a class is compared with the likeliest one
+plus a share of the others' own (`clouds.py`), which must not be wrong labels: those are, by all
+else, spread evenly over the class they belong to, while samples that break a pattern are at its
+end. The lower of the two values counts.
 
-*A lean.* Where two clouds overlap no gap shows, but the near side of the class is thicker than the
-far side. Each sample counts by how far it lies from the median of its class (to the third power,
-so that the place of the others counts and the middle does not; none counts more than one that lies
-there), and against a pattern where it is more like the class it seems to be than the median member
-of that class: half of all wrong labels are. Real clouds lean a little by nature, so of this chance
-only the root is believed.
+*A lean.* Where two clouds overlap, the near side of the class is thicker than the far side. Each
+sample counts by its way from the median of its class, to the third power, and against a pattern
+where it is more like the class it seems to be than the median member of that: half of all wrong
+labels are. Real clouds lean a little by nature, so of this chance only the root is believed.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import log_ndtr, ndtr
@@ -39,12 +36,13 @@ _EVEN = 1 / 3  # variance of wrong labels' places, which are even from -1 to 1
 
 @dataclass(frozen=True)
 class Evidence:
-    """Per class the value of a second cloud, and the sum and variance of its lean.
+    """Per class the value of a second cloud and of its rights; the sum and variance of its lean.
 
-    A variance of 0 says that a class was not tested.
+    Rights: that it is not made of wrong labels. A variance of 0 says that a class was not tested.
     """
 
     clouds: Floats
+    rights: Floats
     sums: Floats
     spreads: Floats
 
@@ -59,17 +57,23 @@ class Evidence:
         """The classes with a pattern that stands.
 
         All that were tested where they show it better together than the best one alone. Else those
-        that show it on their own, each counted in wrongly with chance `most` by either test, and
-        the others where they do so together.
+        that show it on their own, counted in wrongly with chance `most` by either test, and the
+        others where they do so together. By now a second cloud is enough: whether it is made of
+        wrong labels was asked of the pattern.
         """
         tested = self.spreads > 0
         together, best = self._together(tested), self._best()
         kind = 0 if min(together[0], best[0]) <= min(together[1], best[1]) ** BELIEVED else 1
         if together[kind] < best[kind]:
             return tested
-        alone: Flags = np.min(self._alone(), axis=0) <= most
+        known = replace(self, rights=self.clouds)
+        alone: Flags = np.min(known._alone(), axis=0) <= most
         others = tested & ~alone
-        return alone | others if min(self._together(others)) <= most else alone
+        return alone | others if min(known._together(others)) <= most else alone
+
+    @property
+    def _second(self) -> Floats:
+        return np.maximum(0.0, np.minimum(self.clouds, self.rights))
 
     def _best(self) -> tuple[float, float]:
         """The chances of the best class, as often as there are classes to choose from."""
@@ -81,13 +85,13 @@ class Evidence:
         """The chances of each class, by second clouds and by leaning."""
         tested = self.spreads > 0
         lean = self.sums / np.sqrt(np.where(tested, self.spreads, 1.0))
-        return np.where(tested, ndtr(-self.clouds), 1.0), np.where(tested, ndtr(-lean), 1.0)
+        return np.where(tested, ndtr(-self._second), 1.0), np.where(tested, ndtr(-lean), 1.0)
 
     def _together(self, some: Flags) -> tuple[float, float]:
         """The same of some classes taken together."""
         if not some.any():
             return 1.0, 1.0
-        m, total = int(some.sum()), float(self.clouds[some].sum())
+        m, total = int(some.sum()), float(self._second[some].sum())
         # Values below 0 are cut off: as many are above as a coin shows heads, and k of them add up
         # to more than the total at most 2^k times as often as k that are not cut off.
         k = np.arange(1, m + 1)
@@ -98,7 +102,7 @@ class Evidence:
 
     @staticmethod
     def none(classes: int) -> Evidence:
-        return Evidence(*np.zeros((3, classes)))
+        return Evidence(*np.zeros((4, classes)))
 
 
 def evidence_of(
@@ -107,12 +111,11 @@ def evidence_of(
     """The evidence for a candidate.
 
     told, rest: held-out logits, n x classes, of models that see the candidate and of models that
-    see the class by everything else. suspects: samples that may break the candidate; a class
-    without any has no evidence. heard: samples that are one cloud of their class as far as is
-    known, since they follow the patterns found so far. most: the share of a class that must lie on
-    its own side of half way.
+    see the class by all else. suspects: may break the candidate; a class without any has no
+    evidence. heard: follow the patterns found so far, so they are one cloud of their class as far
+    as is known. most: the share of a class that must lie on its own side of half way.
     """
-    clouds, sums, spreads = np.zeros((3, told.shape[1]))
+    clouds, rights, sums, spreads = np.zeros((4, told.shape[1]))
     second = best_other(told, labels)
     for c in np.unique(labels[suspects & heard]):
         here, others = np.flatnonzero((labels == c) & heard), np.flatnonzero((labels != c) & heard)
@@ -120,12 +123,11 @@ def evidence_of(
         if place is not None and (place[here] < 0.5).mean() >= most:
             own = _own_or_wrong(place, rest, labels, second, here)
             sums[c], spreads[c] = _sum_and_spread(place[here], np.where(own > 0, 1.0, -1.0))
-            value, share = second_cloud(place[here], place[others])
+            clouds[c], share = second_cloud(place[here], place[others])
             # Of samples at a place 1 - share are ordinary ones of the class: those are at the end.
             excess = share * (own - (1 - share))
-            wrong = excess.sum() / max(1e-9, _EVEN * np.square(share).sum()) ** 0.5
-            clouds[c] = max(0.0, min(value, wrong))
-    return Evidence(clouds, sums, spreads)
+            rights[c] = excess.sum() / max(1e-9, _EVEN * np.square(share).sum()) ** 0.5
+    return Evidence(clouds, rights, sums, spreads)
 
 
 def _places(values: Floats, own: Ints, others_: Ints) -> Floats | None:

@@ -1,10 +1,9 @@
 """Which samples are likely mislabelled, told apart from those that are hard but right.
 
-A head that has not seen a sample says how likely each class is. Where labels are right, it is
-seldom wrong when it is sure; wrong labels do not care. So labels are a mixture: mostly the class
-that the head's probabilities speak of, now and then another, whatever they say. How sure the head
-really is (its temperature) and how often a class is called another one are what makes the labels
-likeliest (EM). `noise` is the chance that a label is wrong; flagged is what is over a half.
+Labels are a mixture: mostly the class that the probabilities of a head speak of that has not seen
+the sample, now and then another, whatever they say. How sure the head really is (its temperature)
+and how often a class is called another one are what makes the labels likeliest (EM). `noise` is the
+chance that a label is wrong; flagged is what is over a half.
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ from torch import Tensor
 from sebra.engine.networks import RANDOM, Network, NetworkSpec, build
 from sebra.engine.passes import evaluating, predict
 from sebra.engine.task import Task
+from sebra.ranking.crossfit import by_content
 from sebra.ranking.noise_heads import Reader, held_out_logits
 
 Array = npt.NDArray[Any]
@@ -36,11 +36,9 @@ _ROUNDS, _SETTLED = 200, 3e-4  # of EM at most, and the change of a rate that en
 
 @dataclass(frozen=True)
 class NoiseEstimate:
-    """One entry per sample of the task.
-
-    noise: 0 to 1, the chance that the label is wrong. suggested: the class (code) it seems
-    to belong to: for those not flagged, its own. logits: of heads that have not seen it.
-    """
+    """One entry per sample of the task. noise: the chance that its label is wrong. suggested: the
+    class (code) it seems to belong to: for those not flagged, its own. logits: of heads that have
+    not seen it."""
 
     noise: Array
     suggested: Array
@@ -77,14 +75,17 @@ def estimate_noise(task: Task) -> NoiseEstimate:
     """
     if too_large(task):
         return _nothing(task.targets.cpu().numpy())
-    return _estimate(_reader(task), task.targets, task.classes, task.seed)
+    order = by_content(task).numpy() if task.over_features else np.arange(len(task))
+    return _estimate(_reader(task), task.targets, task.classes, task.seed, order)
 
 
-def _estimate(read: Reader, targets: Tensor, classes: int, seed: int) -> NoiseEstimate:
+def _estimate(
+    read: Reader, targets: Tensor, classes: int, seed: int, order: Array
+) -> NoiseEstimate:
     labels = targets.cpu().numpy().astype(np.int64)
     if len(labels) < FEWEST_SAMPLES or len(np.unique(labels)) < 2:
         return _nothing(labels)
-    logits = held_out_logits(read, targets, classes, seed)
+    logits = held_out_logits(read, targets, classes, seed, order)
     return replace(mislabelled(logits, labels), logits=logits)
 
 

@@ -21,9 +21,12 @@ MOST_TO_TRAIN = 40_000  # samples that a head sees; it judges all the others
 _BLOCK = 8192
 
 
-def held_out_logits(read: Reader, y: Tensor, classes: int, seed: int) -> Array:
-    """The logits of every sample from a head that was trained without it."""
-    shuffle = np.random.default_rng(seed).permutation(len(y))
+def held_out_logits(read: Reader, y: Tensor, classes: int, seed: int, order: Array) -> Array:
+    """The logits of every sample from a head that was trained without it.
+
+    order: of the samples, which the seed then shuffles into folds.
+    """
+    shuffle = order[np.random.default_rng(seed).permutation(len(y))]
     fold = torch.from_numpy(stratified_folds(y.cpu().numpy(), FOLDS, shuffle)).to(y.device)
     # In the order they are stored in: a memory map is read forwards.
     rows = torch.from_numpy(np.sort(shuffle[:MOST_TO_TRAIN])).to(y.device)
@@ -49,9 +52,11 @@ def held_out_logits(read: Reader, y: Tensor, classes: int, seed: int) -> Array:
 def stratified_folds(labels: Array, folds: int, shuffle: Array) -> npt.NDArray[np.int64]:
     """A fold per sample, 0 to `folds` - 1, each class spread evenly over the folds.
 
-    shuffle: a permutation of the samples; it says who of a class falls into which fold.
+    shuffle: a permutation of the samples; it says who of a class falls into which fold, and which
+    class comes first, whatever they are called.
     """
-    order = shuffle[np.argsort(labels[shuffle], kind="stable")]
+    _, first, codes = np.unique(labels[shuffle], return_index=True, return_inverse=True)
+    order = shuffle[np.argsort(first[codes], kind="stable")]
     fold = np.empty(len(labels), dtype=np.int64)
     fold[order] = np.arange(len(labels)) % folds
     return fold

@@ -31,9 +31,8 @@ def ranks_within_classes(bucket: Array, score: Array, labels: Array) -> Array:
 def spuriosity_of(rank: Array, labels: Array, level: Array | None = None, levels: int = 1) -> Array:
     """1 for the most spurious sample of a class, 0 for the least, falling evenly with rank.
 
-    With levels it is the paper's measure (definition 2: the share of the spurious attributes that a
-    sample has), the stronger ones counting more: every level has an equal part of the scale, in
-    which it falls evenly from sample to sample.
+    With levels it is the measure of definition 2, the share of the spurious attributes that a
+    sample has, the stronger ones counting more: every level has an equal part of the scale.
     """
     if level is None:
         level = np.zeros(len(rank), dtype=np.int64)

@@ -37,11 +37,10 @@ class Reading:
 class PatternModel:
     """Tells of any samples how far they follow the patterns of a ranking, by their features.
 
-    shift, scale: d, how features are standardised. heads: patterns x (d + 1) x classes, 0 for
-    features outside a pattern's view. thresholds: patterns x classes. top: patterns x classes, what
-    samples of a class without the pattern count as; NaN for classes with it. against: of each
-    pattern 1 if a class is told against the likeliest other one, 0 if for itself, as in views.
-    atoms: k x 2, columns and values whose holders are the last k features (`atoms.py`).
+    shift, scale: d, how features are standardised. heads: patterns x (d + 1) x classes, 0 outside a
+    view. thresholds, top: patterns x classes; top is what samples of a class without the pattern
+    count as, NaN for classes with it. against: 1 if a class is told against the likeliest other
+    one, 0 if for itself. atoms: k x 2, columns and values whose holders are the last k features.
     """
 
     shift: Tensor

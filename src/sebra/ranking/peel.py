@@ -4,10 +4,9 @@ The faithful method takes learned samples away. In what is left the shortcut pre
 class, so its reverse is learned next and a second shortcut never gets a rank of its own. Here each
 stage trains on all samples, weighted so that the shortcuts found so far say nothing of the class.
 
-A stage has three steps, all with held-out predictions: a model learns the class under those
-weights, and those it gets wrong are suspects; a second one learns what sets them apart, class and
-earlier patterns held equal (`candidate.py`); and the stage stands if they are a cloud of their own,
-and not merely the hard or mislabelled ones of their class (`evidence.py`).
+A stage has three steps, all held out: a model learns the class under those weights, and those it
+gets wrong are suspects; a second one learns what sets them apart (`candidate.py`); and the stage
+stands if they are more than the hard or mislabelled ones of their class (`evidence.py`).
 """
 
 from __future__ import annotations
@@ -40,15 +39,13 @@ _EARLIER_SHARE = 0.5  # of the margins of stages before the last, in the order i
 class PeelConfig(StepConfig):
     """Settings of balanced peeling.
 
-    stages: the most that are looked for. chance: the chance of a false alarm that the first stage
-    may have and stand, its square for the second and so on: mistakes of the earlier ones look like
-    a pattern too. folds: how many parts the samples of networks are cut into for held-out
-    predictions. parts: ranks inside a pattern are cut into at most this many buckets. least_noise:
-    from this share of likely mislabelled samples (`noise`) on, each counts the less in finding
-    patterns the more likely it is wrong, which is estimated anew with every pattern found; below it
-    they are taken for hard but right. penalty, penalty_contrast: on the weights of heads, of the
-    first and of the second model. steps: how long networks over images are trained. beta: of their
-    u weighting, as in the paper's ranking.
+    stages: the most that are looked for. chance: of a false alarm, that the first stage may have
+    and stand, its square for the second and so on: mistakes of the earlier ones look like a pattern
+    too. folds: for held-out predictions of networks. parts: buckets of a pattern at most.
+    least_noise: from this share of likely mislabelled samples (`noise`) on, each counts the less
+    the more likely it is wrong; below it they are taken for hard but right. penalty,
+    penalty_contrast: on the weights of heads, of the first and of the second model. steps: of
+    networks over images. beta: of their u weighting, as in the paper's ranking.
     """
 
     MODES: ClassVar[Modes] = {
@@ -112,7 +109,8 @@ class PeelRanker(Ranker[PeelConfig]):
         found: list[Stage] = []
         tried: list[Stage] = []
         while len(found) < cfg.stages:
-            stage = self._stage(sight, session, given, noise, found, len(tried) + 1)
+            plain = tried[0].easy if tried else None
+            stage = self._stage(sight, session, given, noise, found, plain, len(tried) + 1)
             tried.append(stage)
             follows = torch.from_numpy(stage.follows).to(task.device)
             monitor.round(len(tried) - 1, None, float("nan"), follows)
@@ -148,6 +146,7 @@ class PeelRanker(Ranker[PeelConfig]):
         labels: Ints,
         noise: Floats,
         found: list[Stage],
+        plain: Floats | None,
         number: int,
     ) -> Stage:
         before = np.array([s.follows for s in found], bool).reshape(-1, len(labels)).T
@@ -162,8 +161,8 @@ class PeelRanker(Ranker[PeelConfig]):
                     session.leave()
             heard = np.asarray(before.all(axis=1))
             views = [judge for judge, _ in sight.views]
-            most = self.config.chance**number
-            kept = strongest(sight.judge, views, before, labels, 1 - wrong, heard, most)
+            trust, chance = 1 - wrong, self.config.chance
+            kept = strongest(sight.judge, views, before, labels, trust, heard, chance, plain)
             return {**kept, "noise": torch.from_numpy(wrong)}
 
         fit = session.once(f"stage_{number}", compute)
@@ -221,8 +220,7 @@ def _by_strength(found: list[Stage], easy: Floats, labels: Ints) -> list[Stage]:
 def _patterns(found: list[Stage], noise: Floats) -> Ints:
     """The shortcuts a sample follows as a number, smaller where it follows more or stronger ones.
 
-    Samples that follow none and are more likely wrong than right stand before all others that break
-    the strongest shortcut: they break it too, but the tail belongs to those labelled right.
+    Of those that follow none the likely mislabelled stand first: the tail is for right labels.
     """
     pattern = np.zeros(len(noise), dtype=np.int64)
     for stage in found:
@@ -233,11 +231,8 @@ def _patterns(found: list[Stage], noise: Floats) -> Ints:
 
 
 def _noise_given(judge: Judge, before: Flags, labels: Ints, noise: Floats) -> Floats:
-    """How likely each label is wrong, once it is known which shortcuts (`before`) a sample follows.
-
-    A mislabelled sample breaks every shortcut of the class it is given, but so does a right one
-    that has none of them; what still tells them apart shows once the shortcuts are neutralised.
-    """
+    """How likely each label is wrong, once it is known which shortcuts (`before`) a sample follows:
+    what tells mislabelled ones from right ones that break them shows once they are neutralised."""
     breaks, keeps = np.logical_not(before.any(axis=1)), np.asarray(before.all(axis=1))
     trust = np.where(breaks, 1 - noise, 1.0)
     weights = neutral_weights(before, labels, trust)
@@ -250,15 +245,12 @@ def _explain(session: Session, found: list[Stage], tried: list[Stage]) -> None:
         shares = ", ".join(f"{s.follows.mean():.0%}" for s in found)
         chances = ", ".join(f"{s.chance:.1g}" for s in found)
         noun = "pattern" if len(found) == 1 else "patterns"
-        session.note(
-            f"peeling: {len(found)} {noun} found, followed by {shares} of the samples (chance of a "
-            f"false alarm {chances})"
-        )
+        said = f"{len(found)} {noun} found, followed by {shares} of the samples"
+        session.note(f"peeling: {said} (chance of a false alarm {chances})")
     else:
-        session.note(
-            "peeling: no pattern found: hard samples share nothing but being hard or mislabelled "
-            f"(chance of a false alarm {tried[0].chance:.2g}); the ranking goes from easy to hard"
-        )
+        said = "no pattern found: hard samples share nothing but being hard or mislabelled"
+        chance = f"(chance of a false alarm {tried[0].chance:.2g})"
+        session.note(f"peeling: {said} {chance}; the ranking goes from easy to hard")
     wrong = round(float(tried[-1].noise.sum()))
     if wrong:
         session.note(

@@ -40,14 +40,11 @@ class RankResult:
     """What a ranker returns, one entry per training sample.
 
     bucket: smaller = learned earlier = more spurious. score: orders samples inside a bucket,
-    larger = more spurious. p: the probability of the label when the sample was last looked at,
-    where the ranker has one. stages: alignment with each discovered bias, higher = follows it.
-    level: which of them a sample follows, from 0 (none) to levels - 1 (all), falling from bucket to
-    bucket; None where the ranker names no bias.
-    noise: who is likely mislabelled, where the ranker had to know; whoever needs it can spare an
-    estimate of their own. patterns: tells the stages of other samples, by their features.
-    collapsed: why the order says nothing and what to change; empty for a
-    ranking to go on with.
+    larger = more spurious. p: the probability of the label when the sample was last looked at.
+    stages: alignment with each discovered bias, higher = follows it. level: which of them a sample
+    follows, from 0 (none) to levels - 1 (all), falling from bucket to bucket; None without any.
+    noise: who is likely mislabelled, where the ranker had to know. patterns: tells the stages of
+    other samples. collapsed: why the order says nothing and what to change, else empty.
     """
 
     bucket: Array

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from scipy.special import ndtr
 from torch import Tensor
 
 from sebra.engine.session import Session
@@ -29,10 +30,8 @@ HALF = 0.5  # of the best evidence, as a power of its chance: as good a candidat
 
 @dataclass(frozen=True)
 class Sight:
-    """Who judges samples: over all features, and in each view; width: of features and figures.
-
-    atoms: the values whose holders are figures, see `atoms.py`.
-    """
+    """Who judges samples: over all features, and in each view; width: of features and figures;
+    atoms: the values whose holders are figures, see `atoms.py`."""
 
     judge: HeadJudge | NetworkJudge
     views: list[tuple[HeadJudge, View]]
@@ -64,30 +63,36 @@ def strongest(
     labels: Ints,
     trust: Floats,
     heard: Flags,
-    most: float,
+    chance: float,
+    plain: Floats | None = None,
 ) -> dict[str, Tensor]:
     """The strongest candidate, over all features or in one of the views.
 
-    Of those that stand (by a chance of at most `most`) and have half of the best one's evidence, it
-    is the one that the model of all features leans on most; `view`: its number, -1 for none.
+    Of those that stand (by a `chance`, for the k-th stage its k-th power) and have half of the best
+    one's evidence, it is the one that the plain model (its margins: `plain`) leans on most. `view`:
+    its number, -1 for none. A cloud that leans where the plain model does not does so by nature.
     """
     found = [find_candidate(judge, before, labels, trust, heard)]
     found += [_in_view(view, judge, before, labels, trust, heard) for view in views]
-    easy, evidence = found[0]["easy"], [evidence_in(f) for f in found]
-    chances = [e.chance(len(found)) for e in evidence]
-    best, enough = int(np.argmin(chances)), min(most, min(chances) ** HALF)
-    if min(chances) <= most:
-        leans = [
-            _leans(f["margin"].numpy(), easy.numpy(), e.covers(COVERED)[labels] & heard, labels)
-            for f, e in zip(found, evidence, strict=True)
-        ]
-        best = max(range(len(found)), key=lambda k: (chances[k] <= enough, leans[k]))
+    easy = found[0]["easy"]
+    goes_by = easy.numpy() if plain is None else plain
+    leans = np.zeros(len(found))
+    for k, one in enumerate(found):
+        some = evidence_in(one).covers(COVERED)[labels] & heard
+        leans[k] = _leans(one["margin"].numpy(), goes_by, some, labels)
+        if ndtr(-leans[k] * some.sum() ** 0.5) > chance:
+            one["sums"] = torch.zeros_like(one["sums"])
+    chances = np.array([evidence_in(one).chance(len(found)) for one in found])
+    best = int(chances.argmin())
+    enough = min(chance ** (1 + before.shape[1]), chances[best] ** HALF)
+    if chances[best] <= enough:
+        best = int(np.where(chances <= enough, leans, -np.inf).argmax())
     return {**found[best], "easy": easy, "view": torch.tensor(best - 1)}
 
 
 def evidence_in(found: Mapping[str, Tensor]) -> Evidence:
     """The evidence among what is kept of a candidate."""
-    return Evidence(*(found[name].double().numpy() for name in ("clouds", "sums", "spreads")))
+    return Evidence(*(found[name].double().numpy() for name in vars(Evidence.none(0))))
 
 
 def _leans(margin: Floats, easy: Floats, some: Flags, labels: Ints) -> float:
@@ -108,10 +113,8 @@ def centred(values: Floats, labels: Ints, some: Flags) -> Floats:
 def _in_view(
     view: Judge, judge: Judge, before: Flags, labels: Ints, trust: Floats, heard: Flags
 ) -> dict[str, Tensor]:
-    """The pattern of a view: of every class what sets it apart from all others there.
-
-    Several classes may share a mark, so each is told for itself, not against the likeliest other.
-    """
+    """The pattern of a view: of every class what sets it apart from all others there. Several may
+    share a mark, so each is told for itself, not against the likeliest other."""
     y, weights = torch.from_numpy(labels), torch.from_numpy(neutral_weights(before, labels, trust))
     told = view.tell_apart(y, weights).double().numpy()
     head, (thresholds, apart) = view.head, half_way(told, labels)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from sebra.ranking.controls import Controls
+from sebra.ranking.noise import FEWEST_SAMPLES
 from sebra.ranking.ranking import Ranking
 
 FOUND, NOTHING, CANNOT_TELL = "found", "nothing found", "cannot tell"
@@ -31,7 +32,8 @@ def _verdict(ranking: Ranking, names_patterns: bool, controls: Controls | None) 
             return CANNOT_TELL, f"{what} of the samples, but {said}"
         return FOUND, f"{reason}; {said}"
     if controls is None or said is None:
-        return CANNOT_TELL, "no pattern was found, and no controls say what would have been"
+        few = f" ({len(ranking)} samples are too few)" if len(ranking) < FEWEST_SAMPLES else ""
+        return CANNOT_TELL, f"no pattern was found, and no controls say what would have been{few}"
     if controls.found >= SURE * len(controls.areas):
         return NOTHING, f"the samples that models fail on share no property; {said}"
     return CANNOT_TELL, f"no pattern was found, but {said}"
