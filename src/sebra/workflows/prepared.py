@@ -11,7 +11,7 @@ import torch
 
 from sebra.engine import distributed, networks
 from sebra.engine.cells import over_cells
-from sebra.engine.features import Features, extract_features, moments
+from sebra.engine.features import Features, Frozen, moments
 from sebra.engine.networks import LINEAR, Network, NetworkSpec
 from sebra.engine.patches import Basis
 from sebra.engine.session import Session
@@ -77,6 +77,7 @@ class Prepared:
     _patches: dict[str, Inputs] = field(default_factory=dict)
     _all: dict[str, Inputs] = field(default_factory=dict)  # penultimate and patch features
     _figures: dict[str, torch.Tensor] = field(default_factory=dict)
+    _frozen: Frozen | None = None  # where content is frozen and no features are given
     _basis: Basis | None = None
     _moments: tuple[torch.Tensor, torch.Tensor] | None = None
     _head: Build | None = None  # over patch features
@@ -236,16 +237,14 @@ class Prepared:
             return load_texts(texts, self.tokeniser, show.update)
 
     def _extract(self, content: ImageArray | TokenArray, inputs: Inputs, name: str) -> Features:
-        look: bool | Basis = name == "train"
-        if not look and len(self.samples.rows("train")):
+        if name != "train" and len(self.samples.rows("train")):
             self.split("train")
-            look = self._basis or False
-        show = _Bar(self.session, f"features {name}", len(inputs))
+        show, key = _Bar(self.session, f"features {name}", len(inputs)), content_key(content)
         with self.meter.phase("features"), show:
-            spec = self.backbone_spec()
-            return extract_features(
-                spec, self.weights, inputs, content_key(content), show.update, look
-            )
+            spec, look = self.backbone_spec(), name == "train"
+            if self._frozen is None:
+                self._frozen = Frozen(spec, self.weights, inputs, key, look)
+            return self._frozen.features(inputs, key, show.update)
 
 
 def head_over(inputs: Inputs, classes: int) -> Build:
