@@ -6,7 +6,7 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
+from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -74,5 +74,9 @@ def compiled(
         models = rounded(model, probe[::2], laid_out)
     else:
         models = iter([model])
-    for each in map(laid_out, models):
-        yield lambda x, run=each: torch.from_numpy(run(x.contiguous().numpy())[0])
+    for each in models:
+        yield partial(_asked, laid_out(each))
+
+
+def _asked(model: Any, x: Tensor) -> Tensor:
+    return torch.from_numpy(model(x.contiguous().numpy())[0])
