@@ -73,8 +73,8 @@ class Frozen:
         computes the features, with what it was fitted to, are added to it.
         """
         digest = self.weights.digest if self.weights else "scratch"
-        parts: Key = [FORMAT_VERSION, key, self.spec.backbone, digest]
-        parts += [str(inputs.shape), inputs.device.type]
+        place = (str(inputs.shape), inputs.device.type)
+        parts: Key = [FORMAT_VERSION, key, self.spec.backbone, digest, *place]
         if self.look:
             parts += ["patches", VERSION, self.basis.to_text() if self.basis else ""]
         with distributed.main_first():

@@ -78,7 +78,6 @@ class Prepared:
     _all: dict[str, Inputs] = field(default_factory=dict)  # penultimate and patch features
     _figures: dict[str, torch.Tensor] = field(default_factory=dict)
     _frozen: Frozen | None = None  # where content is frozen and no features are given
-    _basis: Basis | None = None
     _moments: tuple[torch.Tensor, torch.Tensor] | None = None
     _head: Build | None = None  # over patch features
     wide: bool = False  # whether tasks have patch features beside the penultimate ones
@@ -112,10 +111,10 @@ class Prepared:
 
     def over_cells(self, network: Network) -> tuple[NetworkSpec, Network]:
         """What sees the pictures themselves, and a network over wide features made for it."""
-        assert self._basis is not None
-        core = self.split("train")[1].shape[0]
-        spec = replace(self.backbone_spec(), cells=self._basis.side)
-        return spec, over_cells(network, core, self._basis)
+        core, basis = self.split("train")[1].shape[0], self._features["train"].basis
+        assert basis is not None
+        spec = replace(self.backbone_spec(), cells=basis.side)
+        return spec, over_cells(network, core, basis)
 
     def _seen(self, name: str) -> tuple[Samples, Inputs]:
         samples, inputs = self.split(name)
@@ -133,7 +132,7 @@ class Prepared:
         if self._head is None:
             self._head = head_over(self._patches["train"], len(samples.classes))
         task = self._task(samples, self._patches[name], self._head)
-        return self._with_views(task, name, self._basis, ranker)
+        return self._with_views(task, name, self._features[name].basis, ranker)
 
     def _with_views(
         self, task: Task, name: str, basis: Basis | None, ranker: Ranker[Any] | None
@@ -202,8 +201,6 @@ class Prepared:
         self._features[name] = features
         if features.patches is not None and features.basis is not None:
             self._patches[name] = Inputs(features.patches, self.device)
-            if name == "train":
-                self._basis = features.basis
         return part, Inputs(features.pooled, self.device)
 
     def _read(self, name: str) -> tuple[Samples, Readable]:
