@@ -14,8 +14,10 @@ from weakref import WeakKeyDictionary
 import torch
 import torch.nn.functional as F
 from torch import Tensor, fx, nn
+from torch.nn.utils.fusion import fuse_conv_bn_weights
 
 from sebra.engine.passes import training_flags_kept
+from sebra_kernels.fusing import drop_identities, feeds_only
 
 _ADD = (operator.add, operator.iadd, torch.add)
 _TOLERANCE = 0.05
@@ -33,9 +35,6 @@ class FoldedConv(nn.Module):
         self.dtype = dtype
         self.relu = False
         self.adds = False
-        self.carried: list[FoldedConv] = []  # shortcuts whose bias is added here
-        self.drops_bias = False
-        self.in_scale: Tensor | None = None  # input normalisation, for the first convolution
         self.register_buffer("weight", torch.empty(0))
         self.register_buffer("bias", torch.empty(0))
         # Any: stubs do not know that padding has been checked to be numbers.
@@ -45,8 +44,6 @@ class FoldedConv(nn.Module):
     def refresh(self) -> None:
         """Takes the weights of the network as they are now."""
         weight, bias = self._folded()
-        for other in self.carried:
-            bias = bias + other._folded()[1]
         weight = weight.to(self.dtype, memory_format=torch.channels_last)
         if self.weight.shape == weight.shape:
             self.weight.copy_(weight)
@@ -56,25 +53,18 @@ class FoldedConv(nn.Module):
 
     def _folded(self) -> tuple[Tensor, Tensor]:
         conv, norm = self._source
-        weight = conv.weight.detach().float()
-        bias = weight.new_zeros(len(weight)) if conv.bias is None else conv.bias.detach().float()
+        weight, bias = conv.weight, conv.bias
         if norm is not None:
-            assert norm.running_var is not None
-            assert norm.running_mean is not None
-            scale = (norm.running_var.float() + norm.eps).rsqrt() * norm.weight.detach().float()
-            weight = weight * scale[:, None, None, None]
-            bias = (bias - norm.running_mean) * scale + norm.bias.detach().float()
-        if self.in_scale is not None:
-            weight = weight * self.in_scale.view(1, -1, 1, 1)
-        return weight, bias
+            known: Any = (norm.running_mean, norm.running_var, norm.eps, norm.weight, norm.bias)
+            weight, bias = fuse_conv_bn_weights(weight, bias, *known)
+        return weight.detach(), weight.new_zeros(len(weight)) if bias is None else bias.detach()
 
     def forward(self, x: Tensor, z: Tensor | None = None) -> Tensor:
         if self.fused and self.relu:
             if z is None:
                 return torch.cudnn_convolution_relu(x, self.weight, self.bias, *self.place)
             return torch.cudnn_convolution_add_relu(x, self.weight, z, 1, self.bias, *self.place)
-        bias = None if self.drops_bias else self.bias
-        out = F.conv2d(x, self.weight, bias, *self.place)
+        out = F.conv2d(x, self.weight, self.bias, *self.place)
         if z is not None:
             out += z
         return out.relu_() if self.relu else out
@@ -88,10 +78,6 @@ class Folded:
         self.shift, self.scale = shift, scale
         with training_flags_kept(body):
             self.program, self.convs = _fold(body.eval(), self.dtype)
-        first = _first_conv(self.program, self.convs)
-        if first is not None:
-            first.in_scale = scale
-        self._scale_in = first is None
 
     def refresh(self) -> None:
         with torch.no_grad():
@@ -102,9 +88,7 @@ class Folded:
         """Embeddings of raw images (n x 3 x h x w, uint8 or float)."""
         out = torch.empty_like(x, dtype=self.dtype, memory_format=torch.channels_last)
         torch.sub(x, self.shift, out=out)
-        if self._scale_in:
-            out *= self.scale.to(self.dtype)
-        z: Tensor = self.program(out)
+        z: Tensor = self.program(out.mul_(self.scale))
         return z
 
     def fuse(self, fused: bool) -> None:
@@ -116,7 +100,7 @@ def _fold(body: nn.Module, dtype: torch.dtype) -> tuple[fx.GraphModule, list[Fol
     traced = fx.symbolic_trace(body)
     graph = traced.graph
     modules = dict(traced.named_modules())
-    _drop_identities(traced, modules)
+    drop_identities(graph, modules)
     convs: dict[fx.Node, FoldedConv] = {}
     for node in list(graph.nodes):
         conv = _module(node, modules, nn.Conv2d)
@@ -124,11 +108,9 @@ def _fold(body: nn.Module, dtype: torch.dtype) -> tuple[fx.GraphModule, list[Fol
             continue
         if conv.padding_mode != "zeros" or isinstance(conv.padding, str):
             raise ValueError("a convolution of a kind that is not folded")
-        last, norm = node, None
-        follower = _only_user(node)
-        if follower is not None and _module(follower, modules, nn.BatchNorm2d) is not None:
-            norm = _module(follower, modules, nn.BatchNorm2d)
-            last = follower
+        follower = next(iter(node.users), node)
+        norm = _module(follower, modules, nn.BatchNorm2d) if feeds_only(node, follower) else None
+        last = node if norm is None else follower
         made = FoldedConv(conv, norm, dtype)
         name = f"folded_{len(convs)}"
         traced.add_module(name, made)
@@ -142,17 +124,8 @@ def _fold(body: nn.Module, dtype: torch.dtype) -> tuple[fx.GraphModule, list[Fol
     _join_shortcuts(graph, modules, convs)
     graph.lint()
     traced.recompile()
-    for name in [n for n, m in traced.named_children() if not n.startswith("folded_")]:
-        _forget_convolutions(traced, name)
+    traced.delete_all_unused_submodules()
     return traced, list(convs.values())
-
-
-def _drop_identities(traced: fx.GraphModule, modules: dict[str, Any]) -> None:
-    for node in list(traced.graph.nodes):
-        module = _module(node, modules, nn.Module)
-        if isinstance(module, (nn.Identity, nn.Dropout)):
-            node.replace_all_uses_with(node.args[0])
-            traced.graph.erase_node(node)
 
 
 def _join_shortcuts(graph: fx.Graph, modules: dict[str, Any], convs: dict[Any, FoldedConv]) -> None:
@@ -161,11 +134,11 @@ def _join_shortcuts(graph: fx.Graph, modules: dict[str, Any], convs: dict[Any, F
         if _module(node, modules, nn.ReLU) is None and node.target not in (F.relu, torch.relu):
             continue
         before: Any = node.args[0]
-        if before in convs and _feeds_only(before, node):
+        if before in convs and feeds_only(before, node):
             convs[before].relu = True
             node.replace_all_uses_with(before)
             graph.erase_node(node)
-        elif before.target in _ADD and len(before.args) == 2 and _feeds_only(before, node):
+        elif before.target in _ADD and len(before.args) == 2 and feeds_only(before, node):
             _join_sum(graph, node, before, convs)
 
 
@@ -173,7 +146,7 @@ def _join_sum(graph: fx.Graph, relu: fx.Node, total: fx.Node, convs: dict[Any, A
     left: Any = total.args[0]
     right: Any = total.args[1]
     order = {n: i for i, n in enumerate(graph.nodes)}
-    ready = [n for n in (left, right) if n in convs and _feeds_only(n, total)]
+    ready = [n for n in (left, right) if n in convs and feeds_only(n, total)]
     if not ready or not isinstance(left, fx.Node) or not isinstance(right, fx.Node):
         return
     main = left if left in ready else right
@@ -181,9 +154,6 @@ def _join_sum(graph: fx.Graph, relu: fx.Node, total: fx.Node, convs: dict[Any, A
     made = convs[main]
     if made.relu or made.adds:
         return
-    if shortcut in ready and not convs[shortcut].relu and not convs[shortcut].adds:
-        made.carried.append(convs[shortcut])
-        convs[shortcut].drops_bias = True
     made.relu, made.adds = True, True
     if order[shortcut] > order[main]:  # the shortcut must be there before the convolution adds it
         shortcut.append(main)
@@ -193,35 +163,11 @@ def _join_sum(graph: fx.Graph, relu: fx.Node, total: fx.Node, convs: dict[Any, A
     graph.erase_node(total)
 
 
-def _first_conv(program: fx.GraphModule, convs: list[FoldedConv]) -> FoldedConv | None:
-    """The convolution that alone reads the input, if there is one."""
-    start = next(n for n in program.graph.nodes if n.op == "placeholder")
-    user = _only_user(start)
-    if user is None or user.op != "call_module":
-        return None
-    found = program.get_submodule(str(user.target))
-    return found if isinstance(found, FoldedConv) else None
-
-
-def _forget_convolutions(traced: fx.GraphModule, name: str) -> None:
-    used = {str(n.target).split(".")[0] for n in traced.graph.nodes if n.op == "call_module"}
-    if name not in used:
-        delattr(traced, name)
-
-
 def _module(node: Any, modules: dict[str, Any], kind: Any) -> Any:
     if not isinstance(node, fx.Node) or node.op != "call_module":
         return None
     found = modules.get(str(node.target))
     return found if isinstance(found, kind) else None
-
-
-def _only_user(node: fx.Node) -> fx.Node | None:
-    return next(iter(node.users)) if len(node.users) == 1 else None
-
-
-def _feeds_only(node: fx.Node, user: fx.Node) -> bool:
-    return _only_user(node) is user
 
 
 _KNOWN: WeakKeyDictionary[nn.Module, Folded | None] = WeakKeyDictionary()

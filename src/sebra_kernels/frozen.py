@@ -5,8 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 import warnings
-from collections.abc import Callable, Sequence
-from functools import cache
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from sebra_kernels.rounding import rounded
+
+Run = Callable[[Tensor], Tensor]
+PLAIN, ROUNDED = "f32", "int8"
 _TRACED = 2  # samples; another number in the check shows whether the trace holds on to it
 _TRIAL = Path(__file__).with_name("trial.py")
 
@@ -25,21 +29,20 @@ def precisions() -> tuple[str, ...]:
 
 @cache
 def _tried(trial: Path) -> tuple[str, ...]:
-    """A machine that names bfloat16 may have it in name only, or be slower with it."""
-    import openvino
-
-    if "BF16" not in openvino.Core().get_property("CPU", "OPTIMIZATION_CAPABILITIES"):
-        return ("f32",)
+    """A machine that names an instruction may have it in name only, or be slower with it."""
     command = [sys.executable, str(trial)]
     said = subprocess.run(command, capture_output=True, text=True, check=False).stdout
     found = sorted((float(took), name) for name, took in map(str.split, said.splitlines()))
-    return tuple(name for _, name in found) or ("f32",)
+    return tuple(name for _, name in found) or (PLAIN,)
 
 
 def compiled(
     module: nn.Module, probe: Tensor, precision: str, free: Sequence[int]
-) -> Callable[[Tensor], Tensor]:
-    """`module` for inputs like `probe`, of any length in the dimensions `free`."""
+) -> Iterator[Run]:
+    """`module` for inputs like `probe`, of any length in the dimensions `free`.
+
+    In eight bits several, each more exact than the one before; maybe none.
+    """
     import openvino
     from openvino.frontend import FrontEndManager
     from openvino.frontend.pytorch.ts_decoder import TorchScriptPythonDecoder
@@ -54,10 +57,26 @@ def compiled(
     model = front_end.convert(front_end.load(decoder))
     shape = [-1 if i in free else length for i, length in enumerate(probe.shape)]
     model.reshape(openvino.PartialShape(shape))
+    hints = precisions() if precision == ROUNDED else (precision,)
     settings = {
-        "INFERENCE_PRECISION_HINT": precision,
+        "INFERENCE_PRECISION_HINT": next(p for p in hints if p != ROUNDED),
         "INFERENCE_NUM_THREADS": torch.get_num_threads(),
         "ENABLE_CPU_PINNING": False,  # other processes may be bound to the same cores
     }
-    compiled: Any = openvino.Core().compile_model(model, "CPU", settings)
-    return lambda x: torch.from_numpy(compiled(x.contiguous().numpy())[0])
+
+    def laid_out(model: Any) -> Any:
+        return openvino.Core().compile_model(model, "CPU", settings)
+
+    if precision == ROUNDED:
+        from openvino._offline_transformations import apply_moc_transformations
+
+        apply_moc_transformations(model, cf=True)  # norms become part of the weights
+        models = rounded(model, probe[::2], laid_out)
+    else:
+        models = iter([model])
+    for each in models:
+        yield partial(_asked, laid_out(each))
+
+
+def _asked(model: Any, x: Tensor) -> Tensor:
+    return torch.from_numpy(model(x.contiguous().numpy())[0])

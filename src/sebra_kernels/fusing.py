@@ -84,7 +84,7 @@ class Fused:
 def _fuse(body: nn.Module) -> Fused:
     program = _traced(body)
     graph, modules = program.graph, dict(program.named_modules())
-    _drop_identities(graph, modules)
+    drop_identities(graph, modules)
     calls = Counter(n.target for n in graph.nodes if n.op == "call_module")
     norms: list[nn.BatchNorm2d] = []
     for relu in list(graph.nodes):
@@ -115,10 +115,12 @@ def _traced(body: nn.Module) -> fx.GraphModule:
     return program
 
 
-def _drop_identities(graph: fx.Graph, modules: dict[str, Any]) -> None:
+def drop_identities(graph: fx.Graph, modules: dict[str, Any]) -> None:
+    """Takes out what passes on what it is given."""
     for node in list(graph.nodes):
         module = modules.get(str(node.target)) if node.op == "call_module" else None
-        if isinstance(module, nn.Identity) or (isinstance(module, nn.Dropout) and module.p == 0):
+        dropout = isinstance(module, nn.Dropout) and not (module.training and module.p)
+        if isinstance(module, nn.Identity) or dropout:
             node.replace_all_uses_with(node.args[0])
             graph.erase_node(node)
 
@@ -128,7 +130,7 @@ def _before_relu(relu: fx.Node, modules: dict[str, Any]) -> tuple[fx.Node | None
     if not _is_relu(relu, modules) or not relu.args:
         return None, None
     before = relu.args[0]
-    if not isinstance(before, fx.Node) or not _feeds_only(before, relu):
+    if not isinstance(before, fx.Node) or not feeds_only(before, relu):
         return None, None
     if _is_norm(before, modules):
         return before, None
@@ -137,10 +139,10 @@ def _before_relu(relu: fx.Node, modules: dict[str, Any]) -> tuple[fx.Node | None
     left, right = before.args
     if left is right or not isinstance(left, fx.Node) or not isinstance(right, fx.Node):
         return None, None
-    if _feeds_only(left, before) and _is_norm(left, modules):
+    if feeds_only(left, before) and _is_norm(left, modules):
         return left, before
-    changes = _calls(before, _ADD_IN_PLACE) and not _feeds_only(left, before)
-    if not changes and _feeds_only(right, before) and _is_norm(right, modules):
+    changes = _calls(before, _ADD_IN_PLACE) and not feeds_only(left, before)
+    if not changes and feeds_only(right, before) and _is_norm(right, modules):
         return right, before
     return None, None
 
@@ -163,7 +165,8 @@ def _is_norm(node: fx.Node, modules: dict[str, Any]) -> bool:
     return norm.affine and norm.track_running_stats and norm.momentum is not None
 
 
-def _feeds_only(node: fx.Node, user: fx.Node) -> bool:
+def feeds_only(node: fx.Node, user: fx.Node) -> bool:
+    """Whether nothing else reads a result."""
     return list(node.users) == [user]
 
 

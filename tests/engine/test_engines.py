@@ -10,9 +10,10 @@ import pytest
 import torch
 from torch import nn
 
+from frozen_features import extract_features
 from sebra.engine import engines, features
-from sebra.engine.engines import NAMES, TORCH, quickest
-from sebra.engine.features import extract_features
+from sebra.engine.engines import NAMES, ROUNDED, TORCH, quickest
+from sebra.engine.features import Frozen
 from sebra.engine.networks import NetworkSpec, build
 from sebra.engine.patches import View
 from sebra.loading.inputs import Inputs
@@ -64,7 +65,27 @@ class Fixed(nn.Module):
 
 
 def agreeing(module, precision):
-    return lambda x: module(x) * (1.0 if precision == "f32" else torch.tensor([1.0, 1.0, 0.2]))
+    yield lambda x: module(x) * (1.0 if precision == "f32" else torch.tensor([1.0, 1.0, 0.2]))
+
+
+def test_the_first_form_of_an_engine_that_agrees_is_taken(monkeypatch, caplog):
+    def forms(module, *_):
+        for wrong in (0.2, 1.0, 3.0):
+            yield lambda x, wrong=wrong: module(x) * torch.tensor([1.0, 1.0, wrong])
+
+    monkeypatch.setattr(frozen, "precisions", lambda: ("int8", "f32"))
+    monkeypatch.setattr(frozen, "compiled", forms)
+    name, run = quickest(Sums(), raw_images(4, 8), lambda x: (x,))
+    assert (name, caplog.records) == ("openvino int8", [])
+    torch.testing.assert_close(run(raw_images(4, 8)), Sums()(raw_images(4, 8)))
+
+
+def test_only_engines_that_are_asked_for_are_tried(monkeypatch):
+    monkeypatch.setattr(frozen, "precisions", lambda: ("int8", "f32"))
+    monkeypatch.setattr(frozen, "compiled", lambda m, x, precision, free: agreeing(m, "f32"))
+    asked = [("openvino f32", TORCH), (TORCH,), ()]
+    found = [quickest(Sums(), raw_images(4, 8), lambda x: (x,), names=names)[0] for names in asked]
+    assert found == ["openvino f32", TORCH, TORCH]
 
 
 def test_the_more_precise_engine_is_taken_where_the_quicker_one_disagrees(monkeypatch, caplog):
@@ -116,6 +137,7 @@ def many(n: int) -> Inputs:
 def test_features_of_any_engine_are_found_again_and_never_mixed_up(name, tmp_path, monkeypatch):
     monkeypatch.setenv("SEBRA_CACHE", str(tmp_path))
     monkeypatch.setattr(features, "_WORTH", 4)
+    monkeypatch.setattr(features, "_FITS", 4)
     spec, inputs = NetworkSpec("random", (3, 16, 16), 2), many(6)
     monkeypatch.setattr(features, "quickest", lambda m, *_: (name, engines.torch_run(m)))
     found = extract_features(spec, None, inputs, "k").pooled.values
@@ -123,10 +145,65 @@ def test_features_of_any_engine_are_found_again_and_never_mixed_up(name, tmp_pat
     monkeypatch.setattr(features, "quickest", lambda *_: pytest.fail("computed again"))
     np.testing.assert_array_equal(extract_features(spec, None, inputs, "k").pooled.values, found)
     other = next(n for n in NAMES if n != name)
-    monkeypatch.setattr(features, "NAMES", ())
+    monkeypatch.setattr(features, "NAMES", (other,))
     monkeypatch.setattr(features, "quickest", lambda m, *_: (other, engines.torch_run(m)))
     extract_features(spec, None, inputs, "k")
     assert len({p.name for p in (tmp_path / "features").iterdir()} - keys) == 1
+
+
+def test_the_engine_of_the_first_content_computes_all_of_it(tmp_path, monkeypatch):
+    monkeypatch.setenv("SEBRA_CACHE", str(tmp_path))
+    monkeypatch.setattr(features, "_WORTH", 4)
+    asked = []
+
+    def chosen(module, probe, parts, free, names):
+        asked.append((len(probe), names))
+        return names[0], engines.torch_run(module)
+
+    monkeypatch.setattr(features, "quickest", chosen)
+    spec, train, val = NetworkSpec("random", (3, 16, 16), 2), many(6), many(300)
+    for _ in range(2):  # the second time training features are at hand
+        made = Frozen(spec, None, train, "train", False)
+        made.features(train, "train")
+        made.features(val, "val")
+    assert asked == [(6, NAMES[1:])]  # too few to fit eight bits to
+    other = Frozen(spec, None, train, "train", False)
+    other.features(train, "train")
+    other.features(val, "another")
+    assert asked[1:] == [(6, (NAMES[1],))]
+
+
+def test_what_eight_bits_give_belongs_to_what_they_were_fitted_to(tmp_path, monkeypatch):
+    monkeypatch.setenv("SEBRA_CACHE", str(tmp_path))
+    monkeypatch.setattr(features, "_WORTH", 4)
+    monkeypatch.setattr(features, "_FITS", 4)
+    made = []
+
+    def chosen(module, probe, parts, free, names):
+        made.append(len(probe))
+        return names[0], engines.torch_run(module)
+
+    monkeypatch.setattr(features, "quickest", chosen)
+    spec, test = NetworkSpec("random", (3, 16, 16), 2), many(5)
+    for train in ("one", "other", "one"):
+        frozen_network = Frozen(spec, None, many(6), train, False)
+        frozen_network.features(many(6), train)
+        frozen_network.features(test, "test")
+    assert len(made) == 2
+
+
+def test_another_engine_than_the_first_says_so(tmp_path, monkeypatch, caplog):
+    monkeypatch.setenv("SEBRA_CACHE", str(tmp_path))
+    monkeypatch.setattr(features, "_WORTH", 4)
+    monkeypatch.setattr(features, "quickest", lambda m, *_: (NAMES[1], engines.torch_run(m)))
+    spec, train = NetworkSpec("random", (3, 16, 16), 2), many(6)
+    extract_features(spec, None, train, "train")
+    monkeypatch.setattr(features, "quickest", lambda m, *_: (TORCH, engines.torch_run(m)))
+    made = Frozen(spec, None, train, "train", False)
+    made.features(train, "train")
+    assert caplog.records == []
+    made.features(many(7), "val")
+    assert NAMES[1] in caplog.text
 
 
 def test_a_few_pictures_do_not_wait_for_an_engine(tmp_path, monkeypatch):
@@ -163,3 +240,54 @@ def test_a_precision_is_taken_where_a_process_of_its_own_lived_and_was_quicker(
 def test_the_trial_of_this_machine_says_something_of_float32():
     pytest.importorskip("openvino")
     assert "f32" in frozen.precisions()
+
+
+def run_in_eight_bits(side=96):
+    """A network with norms as after training, what it sees, and it in eight bits."""
+    module, seen = view("resnet18", side), raw_images(24, side)
+    generator = torch.Generator().manual_seed(2)
+    for norm in (m for m in module.modules() if isinstance(m, nn.BatchNorm2d)):
+        norm.running_var.uniform_(0.5, 2.0, generator=generator)
+        nn.init.normal_(norm.bias, std=0.2, generator=generator)
+        nn.init.uniform_(norm.weight, 0.5, 1.0, generator=generator)
+    return module, seen, [run(seen) for run in frozen.compiled(module, seen, "int8", (0,))]
+
+
+def test_eight_bits_come_close_and_closer_and_the_same_each_time(monkeypatch):
+    pytest.importorskip("openvino")
+    monkeypatch.setattr(frozen, "precisions", lambda: ("int8", "f32"))
+    module, seen, found = run_in_eight_bits()
+    with torch.no_grad():
+        expected = module(seen)
+    errors = [float((out - expected).norm() / expected.norm()) for out in found]
+    assert 1e-4 < errors[0] < 0.05  # it is rounded, and not far off
+    assert errors == sorted(errors, reverse=True)
+    for first, again in zip(found, run_in_eight_bits()[2], strict=True):
+        assert torch.equal(first, again)
+
+
+def test_eight_bits_have_no_form_of_a_network_that_is_not_convolutions(monkeypatch):
+    pytest.importorskip("openvino")
+    monkeypatch.setattr(frozen, "precisions", lambda: ("int8", "f32"))
+    module, probe = view("vit_tiny_patch16_224", 224), raw_images(2, 224)
+    assert list(frozen.compiled(module, probe, "int8", (0,))) == []
+    assert quickest(module, probe, module.parts, names=(ROUNDED,))[0] == TORCH
+
+
+def test_the_rounded_convolutions_are_computed_in_eight_bits(monkeypatch):
+    """The engine may also keep what is to be rounded and compute it as before."""
+    openvino = pytest.importorskip("openvino")
+    monkeypatch.setattr(frozen, "precisions", lambda: ("int8", "f32"))
+    laid_out, made = openvino.Core.compile_model, []
+    monkeypatch.setattr(
+        openvino.Core, "compile_model", lambda *a: made.append(laid_out(*a)) or made[-1]
+    )
+    run_in_eight_bits()
+    infos = [op.get_rt_info() for op in made[-2].get_runtime_model().get_ordered_ops()]
+    kinds = [
+        info["runtimePrecision"].astype(str)
+        for info in infos
+        if "Conv" in info["layerType"].astype(str) and "ert" not in info["layerType"].astype(str)
+    ]
+    assert len(kinds) == 20
+    assert sum(kind in ("i8", "u8") for kind in kinds) >= 16

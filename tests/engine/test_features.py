@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 import torch
 
+from frozen_features import extract_features
 from ranking.toys import images
 from sebra.engine import features
-from sebra.engine.features import extract_features, moments
+from sebra.engine.features import moments
 from sebra.engine.networks import NetworkSpec, build
 from sebra.engine.weights import Weights
 from sebra.loading.inputs import Inputs

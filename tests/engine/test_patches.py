@@ -8,8 +8,9 @@ import timm
 import torch
 import torch.nn.functional as F
 
+from frozen_features import extract_features
 from sebra.engine import features, networks
-from sebra.engine.features import extract_features
+from sebra.engine.features import Frozen
 from sebra.engine.networks import NetworkSpec
 from sebra.engine.patches import CHANNELS, Basis, Directions, View
 from sebra.loading.inputs import Inputs
@@ -115,8 +116,9 @@ def test_every_row_is_filled_once_whether_it_gave_the_basis_or_not(tmp_path, mon
 def test_another_split_is_seen_through_the_same_basis(tmp_path, monkeypatch):
     monkeypatch.setenv("SEBRA_CACHE", str(tmp_path))
     made, train, val = spec("resnet18"), pictures(9), pictures(4, seed=1)
-    basis = extract_features(made, None, train, "t", look=True).basis
-    found = extract_features(made, None, val, "v", look=basis)
+    frozen = Frozen(made, None, train, "t", look=True)
+    basis = frozen.features(train, "t").basis
+    found = frozen.features(val, "v")
     own = extract_features(made, None, val, "v", look=True)
     torch.testing.assert_close(found.basis.channels.axes, basis.channels.axes)
     assert own.patches.values.shape != found.patches.values.shape

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import encoders
-from sebra.engine.features import extract_features
+from frozen_features import extract_features
 from sebra.engine.networks import NetworkSpec, build
 from sebra.engine.text_network import read_encoder
 from sebra.errors import UsageError

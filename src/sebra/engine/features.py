@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -13,21 +14,25 @@ import torch
 from torch import Tensor
 
 from sebra.engine import distributed, networks
-from sebra.engine.engines import NAMES, TORCH, Run, quickest, torch_run
+from sebra.engine.engines import NAMES, ROUNDED, TORCH, Run, quickest, torch_run
 from sebra.engine.networks import NetworkSpec
 from sebra.engine.passes import batches_of
 from sebra.engine.patches import PROBES, VERSION, Basis, View
+from sebra.engine.text_network import Pooled, fill_features
 from sebra.engine.weights import Weights
 from sebra.loading.cache import Entry, user_cache
 from sebra.loading.inputs import Inputs
 from sebra.loading.texts import ROWS
 from sebra.samples.table import FeatureArray
 
+log = logging.getLogger(__name__)
+
 FORMAT_VERSION = 2  # raise it when the same images and weights would give other features
 _BASIS, _WIDTH = "basis", "width"
 _BATCH = {"cpu": 32, "cuda": 512}
 _WORTH = 256  # samples: for fewer an engine takes longer to start than it saves
-_COMPARED = 16
+_COMPARED, _FITTED = 16, 64  # the latter by an engine that is fitted to the half of them
+_FITS = 32 * _FITTED  # samples: fitting takes a quarter of the time in which torch computes these
 _MOMENT_ROWS = 65_536
 
 Progress = Callable[[int, int], None]
@@ -47,40 +52,92 @@ class Features:
     basis: Basis | None = None
 
 
-def extract_features(
-    spec: NetworkSpec,
-    weights: Weights | None,
-    inputs: Inputs,
-    key: str,
-    progress: Progress | None = None,
-    look: bool | Basis = False,
-) -> Features:
-    """What the network of `spec` makes of every row of `inputs`, from the cache if it is there.
+class Frozen:
+    """A network and what computes it, chosen over the content it is given first, for all content.
 
-    `key` identifies the images or tokens; backbone, weights, input size and the engine that
-    computes the features are added to it.
-    look: whether to make patch features as well, or the basis to make them with.
+    inputs: that content. key: identifies it. look: whether to make patch features as well.
     """
-    parts: Key = [
-        FORMAT_VERSION,
-        key,
-        spec.backbone,
-        weights.digest if weights else "scratch",
-        str(inputs.shape),
-        inputs.device.type,
-    ]
-    if look:
-        parts += ["patches", VERSION, look.to_text() if isinstance(look, Basis) else ""]
-    with distributed.main_first():
-        known = partial(user_cache().known, "features", fits=partial(_parts, rows=len(inputs)))
-        found = filter(None, (known([*parts, name]) for name in NAMES))
-        array, meta = next(found, None) or _made(parts, spec, weights, inputs, progress, look)
-    width, basis = _parts(array, meta, len(inputs))
-    rows = np.arange(len(inputs), dtype=np.int64)
-    every, pooled = FeatureArray(array, rows), FeatureArray(array[:, :width], rows)
-    if basis is None:
-        return Features(every, pooled)
-    return Features(every, pooled, FeatureArray(array[:, width:], rows), basis)
+
+    def __init__(
+        self, spec: NetworkSpec, weights: Weights | None, inputs: Inputs, key: str, look: bool
+    ) -> None:
+        self.spec, self.weights, self.inputs, self.key, self.look = spec, weights, inputs, key, look
+        self.basis: Basis | None = None
+        fits = len(inputs.shape) == 3 and len(inputs) >= _FITS
+        self.names = NAMES if fits else tuple(name for name in NAMES if name != ROUNDED)
+
+    def features(self, inputs: Inputs, key: str, progress: Progress | None = None) -> Features:
+        """What the network makes of every row of `inputs`, from the cache if it is there.
+
+        `key` identifies the images or tokens; backbone, weights, input size and the engine that
+        computes the features, with what it was fitted to, are added to it.
+        """
+        digest = self.weights.digest if self.weights else "scratch"
+        place = (str(inputs.shape), inputs.device.type)
+        parts: Key = [FORMAT_VERSION, key, self.spec.backbone, digest, *place]
+        if self.look:
+            parts += ["patches", VERSION, self.basis.to_text() if self.basis else ""]
+        with distributed.main_first():
+            known = partial(user_cache().known, "features", fits=partial(_parts, rows=len(inputs)))
+            found = ((n, known([*parts, *self._key_of(n)])) for n in self.names)
+            name, entry = next((pair for pair in found if pair[1]), ("", None))
+            if entry is None:
+                name, entry = self._engine[0], self._made(parts, inputs, progress)
+        if name not in self.names:
+            log.warning("%s computes what %s began: the latter is missing", name, self.names[0])
+        array, meta = entry
+        self.names = (name,)
+        width, basis = _parts(array, meta, len(inputs))
+        self.basis = self.basis or basis
+        rows = np.arange(len(inputs), dtype=np.int64)
+        every, pooled = FeatureArray(array, rows), FeatureArray(array[:, :width], rows)
+        if basis is None:
+            return Features(every, pooled)
+        return Features(every, pooled, FeatureArray(array[:, width:], rows), basis)
+
+    def _key_of(self, engine: str) -> Key:
+        return [engine, self.key] if engine == ROUNDED else [engine]
+
+    @cached_property
+    def _network(self) -> networks.Network:
+        return networks.build(self.spec, 0, self.weights).to(self.inputs.device).eval()
+
+    @cached_property
+    def _module(self) -> Pooled | View:
+        if self._network.is_text:
+            return Pooled(self._network.body)
+        view = View(self._network)
+        if self.look:
+            view.look(self.inputs.batch(_spread(self.inputs, 1)))
+        return view
+
+    @cached_property
+    def _engine(self) -> tuple[str, Run]:
+        if len(self.inputs) < _WORTH:
+            return TORCH, torch_run(self._module)
+        compared = _FITTED if ROUNDED in self.names else _COMPARED
+        probe, free = self.inputs.batch(_spread(self.inputs, compared)), [0]
+        if self._network.is_text:
+            probe, free = probe[:, :ROWS], [0, 2]
+        return quickest(self._module, probe, self._module.parts, free, self.names)
+
+    def _made(self, parts: Key, inputs: Inputs, progress: Progress | None) -> Entry:
+        (name, run), module = self._engine, self._module
+        fill: Callable[[npt.NDArray[Any], Run], dict[str, Any]]
+        if isinstance(module, View):
+            more = module.width_after(self.basis, len(inputs))
+            fill = partial(_fill, view=module, basis=self.basis, inputs=inputs, progress=progress)
+        else:
+            more, fill = 0, partial(fill_features, inputs=inputs, progress=progress)
+        kept = {"backbone": self.spec.backbone, _WIDTH: self._network.width}
+        return user_cache().array(
+            "features",
+            [*parts, *self._key_of(name)],
+            (len(inputs), self._network.width + more),
+            np.float16,
+            lambda out: kept | fill(out, run),
+            partial(_parts, rows=len(inputs)),
+        )
 
 
 def _parts(array: npt.NDArray[Any], meta: dict[str, Any], rows: int) -> tuple[int, Basis | None]:
@@ -90,43 +147,6 @@ def _parts(array: npt.NDArray[Any], meta: dict[str, Any], rows: int) -> tuple[in
     if array.shape != shape or array.dtype != np.float16 or width < 1:
         raise ValueError(f"it has shape {array.shape} and type {array.dtype}, not {shape}")
     return width, basis
-
-
-def _made(
-    parts: Key,
-    spec: NetworkSpec,
-    weights: Weights | None,
-    inputs: Inputs,
-    progress: Progress | None,
-    look: bool | Basis,
-) -> Entry:
-    network = networks.build(spec, 0, weights).to(inputs.device).eval()
-    probe = inputs.batch(_spread(inputs, _COMPARED))
-    fill: Callable[[npt.NDArray[Any], Run], dict[str, Any]]
-    if network.is_text:
-        from sebra.engine.text_network import Pooled, fill_features
-
-        module: Pooled | View = Pooled(network.body)
-        probe, more, free = probe[:, :ROWS], 0, [0, 2]
-        fill = partial(fill_features, inputs=inputs, progress=progress)
-    else:
-        module, basis = View(network), look if isinstance(look, Basis) else None
-        if look:
-            module.look(probe[:1])
-        more, free = module.width_after(basis, len(inputs)), [0]
-        fill = partial(_fill, view=module, basis=basis, inputs=inputs, progress=progress)
-    engine, run = TORCH, torch_run(module)
-    if len(inputs) >= _WORTH:
-        engine, run = quickest(module, probe, module.parts, free)
-    kept = {"backbone": spec.backbone, _WIDTH: network.width}
-    return user_cache().array(
-        "features",
-        [*parts, engine],
-        (len(inputs), network.width + more),
-        np.float16,
-        lambda out: kept | fill(out, run),
-        partial(_parts, rows=len(inputs)),
-    )
 
 
 def _fill(

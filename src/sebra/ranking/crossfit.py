@@ -90,7 +90,9 @@ class HeadJudge:
         out = torch.empty(len(self.task), self.task.classes)
         for part in torch.split(torch.arange(len(self.task), device=device), _BLOCK):
             x = self._features(part)
-            share = w[part] * torch.linalg.solve_triangular(lower, x.T, upper=False).square().sum(0)
+            share, taught = w[part], w[part] > 0  # the head does not depend on the others
+            root_x = torch.linalg.solve_triangular(lower, x[taught].T, upper=False)
+            share[taught] *= root_x.square().sum(0)
             left_out = (x @ found - share[:, None] * y[part]) / (1 - share).clamp_min(1e-6)[:, None]
             out[part.cpu()] = left_out.float().cpu()
         self.head = head.float().cpu()

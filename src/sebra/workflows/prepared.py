@@ -11,7 +11,7 @@ import torch
 
 from sebra.engine import distributed, networks
 from sebra.engine.cells import over_cells
-from sebra.engine.features import Features, extract_features, moments
+from sebra.engine.features import Features, Frozen, moments
 from sebra.engine.networks import LINEAR, Network, NetworkSpec
 from sebra.engine.patches import Basis
 from sebra.engine.session import Session
@@ -77,7 +77,7 @@ class Prepared:
     _patches: dict[str, Inputs] = field(default_factory=dict)
     _all: dict[str, Inputs] = field(default_factory=dict)  # penultimate and patch features
     _figures: dict[str, torch.Tensor] = field(default_factory=dict)
-    _basis: Basis | None = None
+    _frozen: Frozen | None = None  # where content is frozen and no features are given
     _moments: tuple[torch.Tensor, torch.Tensor] | None = None
     _head: Build | None = None  # over patch features
     wide: bool = False  # whether tasks have patch features beside the penultimate ones
@@ -111,10 +111,10 @@ class Prepared:
 
     def over_cells(self, network: Network) -> tuple[NetworkSpec, Network]:
         """What sees the pictures themselves, and a network over wide features made for it."""
-        assert self._basis is not None
-        core = self.split("train")[1].shape[0]
-        spec = replace(self.backbone_spec(), cells=self._basis.side)
-        return spec, over_cells(network, core, self._basis)
+        core, basis = self.split("train")[1].shape[0], self._features["train"].basis
+        assert basis is not None
+        spec = replace(self.backbone_spec(), cells=basis.side)
+        return spec, over_cells(network, core, basis)
 
     def _seen(self, name: str) -> tuple[Samples, Inputs]:
         samples, inputs = self.split(name)
@@ -132,7 +132,7 @@ class Prepared:
         if self._head is None:
             self._head = head_over(self._patches["train"], len(samples.classes))
         task = self._task(samples, self._patches[name], self._head)
-        return self._with_views(task, name, self._basis, ranker)
+        return self._with_views(task, name, self._features[name].basis, ranker)
 
     def _with_views(
         self, task: Task, name: str, basis: Basis | None, ranker: Ranker[Any] | None
@@ -201,8 +201,6 @@ class Prepared:
         self._features[name] = features
         if features.patches is not None and features.basis is not None:
             self._patches[name] = Inputs(features.patches, self.device)
-            if name == "train":
-                self._basis = features.basis
         return part, Inputs(features.pooled, self.device)
 
     def _read(self, name: str) -> tuple[Samples, Readable]:
@@ -238,16 +236,14 @@ class Prepared:
             return load_texts(texts, self.tokeniser, show.update)
 
     def _extract(self, content: ImageArray | TokenArray, inputs: Inputs, name: str) -> Features:
-        look: bool | Basis = name == "train"
-        if not look and len(self.samples.rows("train")):
+        if name != "train" and len(self.samples.rows("train")):
             self.split("train")
-            look = self._basis or False
-        show = _Bar(self.session, f"features {name}", len(inputs))
+        show, key = _Bar(self.session, f"features {name}", len(inputs)), content_key(content)
         with self.meter.phase("features"), show:
-            spec = self.backbone_spec()
-            return extract_features(
-                spec, self.weights, inputs, content_key(content), show.update, look
-            )
+            spec, look = self.backbone_spec(), name == "train"
+            if self._frozen is None:
+                self._frozen = Frozen(spec, self.weights, inputs, key, look)
+            return self._frozen.features(inputs, key, show.update)
 
 
 def head_over(inputs: Inputs, classes: int) -> Build:

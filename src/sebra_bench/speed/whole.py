@@ -21,7 +21,7 @@ from sebra_bench.speed.rates import Line
 from sebra_bench.speed.tools import seconds_of
 
 COMMANDS = (("rank",), ("rank", "--method", "peel"), ("audit",), ("debias",))
-_BATCH, _COMPARED = 32, 16
+_BATCH, _COMPARED = 32, 64
 
 
 def engine_lines(prepared: Prepared) -> list[Line]:
@@ -30,11 +30,11 @@ def engine_lines(prepared: Prepared) -> list[Line]:
     One after the other, three times each: on a machine with other work only ratios say something.
     """
     _, inputs = prepared.split("train")
-    x = inputs.batch(torch.arange(min(_BATCH, len(inputs)), device=prepared.device))
+    x = inputs.batch(torch.arange(min(_COMPARED, len(inputs)), device=prepared.device))
     view = View(networks.build(prepared.backbone_spec(), 0, prepared.weights).to(prepared.device))
     view.look(x[:1])
-    name, run = quickest(view, x[:_COMPARED], view.parts)
-    plain = torch_run(view)
+    name, run = quickest(view, x, view.parts)
+    plain, x = torch_run(view), x[:_BATCH]
     ours = len(x) / seconds_of(lambda: run(x), prepared.device)
     theirs = len(x) / seconds_of(lambda: plain(x), prepared.device)
     line = Line("features, frozen", "images/s", ours, eager=theirs)
