@@ -21,10 +21,12 @@ Array = npt.NDArray[Any]
 
 CENTRE, WHOLE = "centre", {COLOUR, LIGHT, SHARPNESS}
 LOCAL = {BORDER, *PLACES} - {CENTRE}
+FOLLOWS = 0.5
 FOLDS = 5
 FEWEST = 2  # samples on either side of a class, below which nothing is chosen in it
 LEAST = 0.75  # area from which a word may be claimed
 SURELY = 0.6  # area that the lower end of its interval must reach
+SURE = 20  # samples on a side of a class; of more the clearer half speaks for it
 RIDGE = 0.3  # of a column's variance, added where columns are weighed together
 NEAR = 0.05  # area by which being close to a value must tell more than having more or less
 FARTHEST = 10.0  # spreads between both sides; more tells no more
@@ -59,11 +61,38 @@ class Word:
         return {"kind": self.kind, "area": round(self.area, 3), "phrases": self.phrases}
 
 
+def clear_sides(follows: Array, labels: Array) -> Array:
+    """Which samples are clearly on their side: in each class and side the half farthest from 0.5.
+
+    follows: from 0 to 1, or a truth. At least `SURE` of a side are kept, and all that are as far.
+    """
+    far = np.abs(follows.astype(np.float64) - FOLLOWS)
+    clear = np.zeros(len(far), dtype=bool)
+    keys = 2 * labels + (follows > FOLLOWS)
+    for key in np.unique(keys):
+        rows = np.flatnonzero(keys == key)
+        kept = min(len(rows), max(SURE, len(rows) // 2))
+        clear[rows] = far[rows] >= np.sort(far[rows])[-kept]
+    return clear
+
+
+def sides_of(follows: Array, labels: Array, c: int) -> tuple[Array, Array]:
+    """The samples of a class that clearly follow, and those that clearly break it."""
+    rows = np.flatnonzero(clear_sides(follows, labels) & (labels == c))
+    side = follows[rows] > FOLLOWS
+    return rows[side], rows[~side]
+
+
 def words_of(
     families: Sequence[Family], follows: Array, labels: Array, classes: Sequence[str]
 ) -> list[Word]:
-    """The words for one pattern, the most telling first; empty where nothing tells enough."""
-    members = [np.flatnonzero(labels == c) for c in range(len(classes))]
+    """The words for one pattern, the most telling first; empty where nothing tells enough.
+
+    follows: how far each sample follows it, from 0 to 1; what is near the middle is not asked.
+    """
+    clear = clear_sides(follows, labels)
+    follows = follows > FOLLOWS
+    members = [np.flatnonzero(clear & (labels == c)) for c in range(len(classes))]
     found = []
     for family in families:
         of = [r if family.known is None else r[family.known[r]] for r in members]

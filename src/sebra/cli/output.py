@@ -26,21 +26,19 @@ class Bars:
     def start(self, phase: str, total: int) -> None:
         if not self._live:
             return
+        from rich import progress as p
         from rich.console import Console
-        from rich.progress import (
-            BarColumn,
-            MofNCompleteColumn,
-            Progress,
-            TextColumn,
-            TimeRemainingColumn,
-        )
 
-        self._bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[note]}"),
-            TimeRemainingColumn(),
+        self.finish()  # of a phase that holds this one
+        counted: list[Any] = [p.MofNCompleteColumn(), p.TextColumn("{task.fields[note]}")]
+        columns = (
+            [p.BarColumn(), *counted, p.TimeRemainingColumn()]
+            if total > 1
+            else [p.SpinnerColumn(), p.TimeElapsedColumn()]
+        )
+        self._bar = p.Progress(
+            p.TextColumn("{task.description}"),
+            *columns,
             console=Console(stderr=True),
             transient=True,
         )

@@ -66,6 +66,12 @@ def rests(pattern: Mapping[str, Any]) -> Markup:
     )
 
 
+def in_words(pattern: Mapping[str, Any]) -> str:
+    """The sentence and what rests on it, for a terminal."""
+    said = [sentence(pattern, pattern.get("share", {})), rests(pattern)]
+    return ". ".join(text.striptags() for text in said if text)
+
+
 def phrases_of(pattern: Mapping[str, Any]) -> list[str]:
     """The phrases of texts that tell, for marking them in the rows."""
     found = (p for w in pattern.get("words") or () for p in w["phrases"].values())
