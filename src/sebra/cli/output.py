@@ -13,10 +13,18 @@ import typer
 from sebra.processes import is_main
 
 
+def begun(text: str = "") -> None:
+    """Replaces the last line of a terminal: a sign of life while libraries are loaded."""
+    if sys.stderr.isatty() and is_main():
+        sys.stderr.write(f"\r\x1b[2K{text}")
+        sys.stderr.flush()
+
+
 class Bars:
     """Progress bars on a terminal; elsewhere one line per message and nothing more."""
 
     def __init__(self) -> None:
+        begun()
         self._live = sys.stderr.isatty() and is_main()
         self._bar: Any = None
         self._task: Any = None
