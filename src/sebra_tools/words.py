@@ -19,11 +19,13 @@ from sebra.measuring.ranks import areas
 
 Array = npt.NDArray[Any]
 
+MARK = "mark"
 CENTRE, WHOLE = "centre", {COLOUR, LIGHT, SHARPNESS}
 LOCAL = {BORDER, *PLACES} - {CENTRE}
 FOLLOWS = 0.5
 FOLDS = 5
 FEWEST = 2  # samples on either side of a class, below which nothing is chosen in it
+ENOUGH = 10  # samples on either side of a class that may say a word alone
 LEAST = 0.75  # area from which a word may be claimed
 SURELY = 0.6  # area that the lower end of its interval must reach
 SURE = 20  # samples on a side of a class; of more the clearer half speaks for it
@@ -96,25 +98,39 @@ def words_of(
     found = []
     for family in families:
         of = [r if family.known is None else r[family.known[r]] for r in members]
-        told = [
-            c for c, rows in enumerate(of)
-            if min(follows[rows].sum(), (~follows[rows]).sum()) >= FEWEST
-        ]  # fmt: skip
-        parts = [_held_out(family, of[c], follows) for c in told]
-        pairs = np.array([part.pairs for part in parts])
-        if not pairs.sum():
-            continue
-        area, apart = np.average([(p.area, p.apart) for p in parts], axis=0, weights=pairs)
-        if area < LEAST or area - 1.64 * _error(area, follows, of, told) < SURELY:
-            continue
-        phrases = {classes[c]: part.phrase for c, part in zip(told, parts, strict=True)}
-        found.append((float(apart), Word(family.kind, float(area), phrases)))
+        parts = {c: _held_out(family, r, follows) for c, r in enumerate(of)
+                 if _smaller(follows, r) >= FEWEST}  # fmt: skip
+        parts = {c: part for c, part in parts.items() if part.pairs}
+        sure = [c for c in parts if _smaller(follows, of[c]) >= ENOUGH]
+        # In all classes together, or else in those that say it alone.
+        alone = [c for c in sure if _tells(parts[c].area, follows, [of[c]], 3.0)]
+        for told in ([*parts], alone):
+            if not told:
+                continue
+            pairs = [parts[c].pairs for c in told]
+            each = [(parts[c].area, parts[c].apart) for c in told]
+            area, apart = np.average(each, axis=0, weights=pairs).tolist()
+            if _tells(area, follows, [of[c] for c in told], 1.64):
+                phrases = {classes[c]: parts[c].phrase for c in told}
+                found.append((apart, Word(family.kind, area, phrases)))
+                break
     found.sort(key=lambda pair: -pair[0])
     words = [word for _, word in found]
     kinds = {word.kind for word in words}
     if CENTRE not in kinds and kinds & LOCAL:  # what the whole picture shows comes from there
         words.sort(key=lambda word: word.kind in WHOLE)
+    enough = max((word.area for word in words), default=0.0) - NEAR
+    words.sort(key=lambda word: word.kind != MARK or word.area < enough)  # more than its colour
     return words[:MOST_WORDS]
+
+
+def _smaller(follows: Array, rows: Array) -> int:
+    return int(min(follows[rows].sum(), (~follows[rows]).sum()))
+
+
+def _tells(area: float, follows: Array, rows: Sequence[Array], errors: float) -> bool:
+    """Whether an area over samples of some classes may be claimed, by its standard error."""
+    return area >= LEAST and area - errors * _error(area, follows, np.concatenate(rows)) >= SURELY
 
 
 @dataclass(frozen=True)
@@ -189,9 +205,8 @@ def _apart(score: Array, side: Array) -> float:
     return min(float((score[side].mean() - score[~side].mean()) / max(spread, 1e-12)), FARTHEST)
 
 
-def _error(area: float, follows: Array, members: Sequence[Array], told: Sequence[int]) -> float:
+def _error(area: float, follows: Array, rows: Array) -> float:
     """Standard error of an area (Hanley and McNeil 1982), by the sizes of both sides."""
-    rows = np.concatenate([members[c] for c in told])
     n, m = int(follows[rows].sum()), int((~follows[rows]).sum())
     one, two = area / (2 - area), 2 * area**2 / (1 + area)
     spread = area * (1 - area) + (n - 1) * (one - area**2) + (m - 1) * (two - area**2)

@@ -21,14 +21,14 @@ from sebra_bench.carryover.sets import BenchSet, encoder_folder, weights_file
 from sebra_bench.rows import ROWS, Row, Rows, read_rows
 from sebra_tools.naming import families_of, pattern_words
 from sebra_tools.places import place_of
-from sebra_tools.words import CENTRE, Word, sides_of
+from sebra_tools.words import CENTRE, MARK, Word, sides_of
 
 Array = npt.NDArray[Any]
 EDGES = {BORDER, *PLACES} - {CENTRE}
 # The kinds of words that are right for a nuisance of pictures.
 RIGHT: dict[str, set[str]] = {
-    "watermark": EDGES,
-    "border": EDGES,
+    "watermark": {*EDGES, MARK},
+    "border": {*EDGES, MARK},
     "position": EDGES,
     "cast": {COLOUR},
     "brightness": {LIGHT},
