@@ -60,8 +60,11 @@ def words_of_marks(prepared: Prepared, part: Samples, follows: Array) -> Iterato
             known[rows] = True
     if places:
         where = places.pop() if len(places) == 1 else "at one place"
-        named = [(f"the same mark {where}", f"not the same {where}"),
-                 (f"the mark of others {where}", f"without the mark that others have {where}")]  # fmt: skip
+        others = f"the mark that others have {where}"
+        named = [
+            (f"the same mark {where}", f"nothing alike {where}"),
+            (others, f"without {others}"),
+        ]
         yield Family(MARK, values, named, known=known)
 
 

@@ -119,7 +119,7 @@ def test_a_table_shows_the_columns_that_tell_with_both_sides() -> None:
     shown = html.split('id="biases"')[1].split("</section>")[0]
     assert "Values of income, boat on both sides" in shown
     assert "Values of age" not in shown
-    assert re.search(r"age -?[\d.]+, income -?[\d.]+, visits", shown)
+    assert re.search(r"income -?[\d.]+, age -?[\d.]+, visits", shown)
 
 
 @pytest.mark.parametrize(
@@ -280,7 +280,7 @@ def test_a_run_without_a_ranking_shows_its_models() -> None:
 def test_a_heat_map_stands_with_its_bias_and_class() -> None:
     spot = Image.new("RGB", (32, 32), (200, 30, 30))
     html = report_html(replace(full_run(), heatmaps={"stage_2": {"plane": spot}}))
-    assert html.count("<figcaption>Where it sits") == 1
+    assert html.count("Where it sits, </span><bdi") == 1
     assert 'alt="Where pattern 2 sits in images of plane, averaged"' in html
 
 

@@ -16,16 +16,6 @@ if TYPE_CHECKING:
     from sebra.workflows.rank import RankOptions
 
 MOST_PHASES = 4  # named with their seconds, the longest first
-FIGURES = {
-    "somers_d": "Somers' D",
-    "tau_b": "tau-b (size-matched)",
-    "plain_tau_b": "tau-b (plain)",
-    "published": "published score",
-    "pd": "PD",
-    "trust": "trust",
-    "buckets": "buckets",
-    "largest_bucket_share": "largest bucket (share)",
-}
 EXAMPLE = "Example: sebra rank photos/ --out runs/photos"
 
 
@@ -58,6 +48,7 @@ def rank(
 
 def show_ranking(metrics: Mapping[str, Any]) -> None:
     """The figures of a ranking."""
+    from sebra.showing.facts import QUALITY
     from sebra.showing.findings import in_words
     from sebra.workflows.verdicts import said_of
 
@@ -70,11 +61,14 @@ def show_ranking(metrics: Mapping[str, Any]) -> None:
         line(f"pattern {number}: {in_words(pattern)}")
     for said in said_of(metrics.get("verdicts", {})):
         line(said)
-    rows = [[shown, found[key]] for key, shown in FIGURES.items() if key in found]
+    rows = [[shown, found[key]] for key, (shown, _) in QUALITY.items() if key in found]
+    if "trust" in found:
+        rows.append(["trust", found["trust"]])
     for stage in found.get("stages", ()):
         given = ", ".join(f"{k} {v:.2f}" for k, v in stage["given"].items() if v is not None)
         rows.append([stage["name"], given])
-    table(f"ranking of {metrics['samples']} samples", ["figure", "value"], rows)
+    if rows:
+        table(f"ranking of {metrics['samples']} samples", ["figure", "value"], rows)
     seconds = metrics["seconds"]
     long = sorted(((v, k) for k, v in seconds.items() if k != "total"), reverse=True)[:MOST_PHASES]
     line(f"took {seconds['total']:.0f} s (" + ", ".join(f"{k} {v:.1f}" for v, k in long) + ")")
