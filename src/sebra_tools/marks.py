@@ -60,11 +60,8 @@ def words_of_marks(prepared: Prepared, part: Samples, follows: Array) -> Iterato
             known[rows] = True
     if places:
         where = places.pop() if len(places) == 1 else "at one place"
-        others = f"the mark that others have {where}"
-        named = [
-            (f"the same mark {where}", f"nothing alike {where}"),
-            (others, f"without {others}"),
-        ]
+        named = [(f"the same mark {where}", f"nothing alike {where}"),
+                 (f"the mark of others {where}", f"no mark {where}")]  # fmt: skip
         yield Family(MARK, values, named, known=known)
 
 

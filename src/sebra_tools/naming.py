@@ -52,5 +52,5 @@ def families_of(part: Samples) -> Iterator[Family]:
 
 def _levels(kind: str, name: str, attribute: Attribute) -> Family:
     values = attribute.codes[:, None] == np.arange(len(attribute.levels))
-    names = [(f"{name}: {level}", f"{name}: not {level}") for level in attribute.levels]
+    names = [(f"{name} “{level}”", f"{name} not “{level}”") for level in attribute.levels]
     return Family(kind, values, names)

@@ -156,4 +156,4 @@ def test_texts_columns_and_metadata_have_words_of_their_own(tmp_path):
     found = named(table)
     kinds = {word["kind"]: word["phrases"]["cat"] for word in found}
     assert kinds["column"] == "income is higher"
-    assert kinds["metadata scanner"] in ("scanner: old", "scanner: not new")
+    assert kinds["metadata scanner"] in ("scanner “old”", "scanner not “new”")

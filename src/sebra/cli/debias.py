@@ -138,14 +138,7 @@ def show_evaluation(evaluation: Mapping[str, Any], name: str) -> None:
     table(f"{name} on the {evaluation.get('split', 'test')} split", ["figure", "value"], shown)
     groups = evaluation.get("groups", [])
     if groups:
-        cells = [
-            [
-                g["name"] + (" (small)" if g["small"] else ""),
-                g["n_train"],
-                g["n_test"],
-                g["accuracy"],
-            ]
-            for g in groups
-        ]
+        figures = ("n_train", "n_test", "accuracy")
+        cells = [[g["name"] + " (small)" * g["small"], *map(g.get, figures)] for g in groups]
         what = "group" if any(g.get("values") for g in groups) else "class"
         table(f"by {what}", [what, "train", "test", "accuracy"], cells)

@@ -68,7 +68,7 @@ def page_context(run: ReportInput) -> dict[str, Any]:
         "model": run.metrics.get("model"),
         "checks": run.metrics.get("checks", ()),
         "verdicts": run.verdicts,
-        "data": {**page_data(ranked, album), "verdicts": run.verdicts},
+        "data": page_data(ranked, album) | {"verdicts": run.verdicts, "originals": run.originals},
         "index": search_index(ranked),
         # Samples of the galleries carry their picture in the markup, so that it shows without
         # scripts; the others are filled in from here.
