@@ -50,8 +50,11 @@ def words_of_marks(prepared: Prepared, part: Samples, follows: Array) -> Iterato
             continue
         mask = warm_part(found[0])
         place = _named(mask)
-        likeness = likeness_of([_points(content, rows, mask) for rows in sides])
-        if place is None or likeness is None:
+        if place is None:
+            continue
+        inside, outside = ([_points(content, rows, of) for rows in sides] for of in (mask, ~mask))
+        likeness = likeness_of(inside, outside)
+        if likeness is None:
             continue
         places.add(place)
         marked, by_side = likeness
@@ -73,23 +76,27 @@ def warm_part(heat: Array) -> Array:
     return np.asarray(parts == parts.flat[heat.argmax()])
 
 
-def likeness_of(points: list[Array]) -> tuple[int, list[Array]] | None:
+def likeness_of(points: list[Array], outside: list[Array]) -> tuple[int, list[Array]] | None:
     """Which of two sides (samples x points) shows a mark, and how alike to it every sample is.
 
-    None where neither side varies clearly less than the other. A sample of the marked side is not
-    compared with itself.
+    None where neither side varies clearly less than the other, or does so outside as well: dark
+    pictures vary less everywhere. A sample of the marked side is not compared with itself.
     """
     if min(len(p) for p in points) < FEWEST:
         return None
     # By quartiles and medians, for some samples are on the wrong side.
-    spread = [float(np.diff(np.quantile(p, (0.25, 0.75), axis=0), axis=0).mean()) for p in points]
+    spread, around = (
+        [float(np.diff(np.quantile(p, (0.25, 0.75), axis=0), axis=0).mean()) for p in part]
+        for part in (points, outside)
+    )
     marked = int(np.argmin(spread))
-    if spread[marked] > CONSTANT * spread[1 - marked]:
+    usual = min(1.0, around[marked] / max(around[1 - marked], 1e-9))
+    if spread[marked] > CONSTANT * usual * spread[1 - marked]:
         return None
     of = points[marked]
     others = [np.median(np.delete(of, i, axis=0), axis=0) for i in range(len(of))]
-    usual = [np.median(of, axis=0) if k != marked else np.stack(others) for k in range(2)]
-    apart = [np.abs(p - u).mean(axis=1) for p, u in zip(points, usual, strict=True)]
+    centre = [np.median(of, axis=0) if k != marked else np.stack(others) for k in range(2)]
+    apart = [np.abs(p - u).mean(axis=1) for p, u in zip(points, centre, strict=True)]
     return marked, [-np.log(a + 1.0) for a in apart]
 
 

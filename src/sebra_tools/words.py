@@ -25,7 +25,7 @@ LOCAL = {BORDER, *PLACES} - {CENTRE}
 FOLLOWS = 0.5
 FOLDS = 5
 FEWEST = 2  # samples on either side of a class, below which nothing is chosen in it
-ENOUGH = 10  # samples on either side of a class that may say a word alone
+ENOUGH = 10  # samples on either side, from which a class can be said not to show it
 LEAST = 0.75  # area from which a word may be claimed
 SURELY = 0.6  # area that the lower end of its interval must reach
 SURE = 20  # samples on a side of a class; of more the clearer half speaks for it
@@ -101,19 +101,18 @@ def words_of(
         parts = {c: _held_out(family, r, follows) for c, r in enumerate(of)
                  if _smaller(follows, r) >= FEWEST}  # fmt: skip
         parts = {c: part for c, part in parts.items() if part.pairs}
-        sure = [c for c in parts if _smaller(follows, of[c]) >= ENOUGH]
-        # In all classes together, or else in those that say it alone.
-        alone = [c for c in sure if _tells(parts[c].area, follows, [of[c]], 3.0)]
-        for told in ([*parts], alone):
-            if not told:
-                continue
-            pairs = [parts[c].pairs for c in told]
-            each = [(parts[c].area, parts[c].apart) for c in told]
-            area, apart = np.average(each, axis=0, weights=pairs).tolist()
-            if _tells(area, follows, [of[c] for c in told], 1.64):
-                phrases = {classes[c]: parts[c].phrase for c in told}
-                found.append((apart, Word(family.kind, area, phrases)))
-                break
+        # Classes that could say it and do not are left out; the others must be surer then.
+        told = [c for c, part in parts.items()
+                if part.area >= SURELY or _smaller(follows, of[c]) < ENOUGH]  # fmt: skip
+        if not told:
+            continue
+        pairs = [parts[c].pairs for c in told]
+        each = [(parts[c].area, parts[c].apart) for c in told]
+        area, apart = np.average(each, axis=0, weights=pairs).tolist()
+        error = _error(area, follows, np.concatenate([of[c] for c in told]))
+        if area >= LEAST and area - (1.64 if len(told) == len(parts) else 3.0) * error >= SURELY:
+            phrases = {classes[c]: parts[c].phrase for c in told}
+            found.append((apart, Word(family.kind, area, phrases)))
     found.sort(key=lambda pair: -pair[0])
     words = [word for _, word in found]
     kinds = {word.kind for word in words}
@@ -126,11 +125,6 @@ def words_of(
 
 def _smaller(follows: Array, rows: Array) -> int:
     return int(min(follows[rows].sum(), (~follows[rows]).sum()))
-
-
-def _tells(area: float, follows: Array, rows: Sequence[Array], errors: float) -> bool:
-    """Whether an area over samples of some classes may be claimed, by its standard error."""
-    return area >= LEAST and area - errors * _error(area, follows, np.concatenate(rows)) >= SURELY
 
 
 @dataclass(frozen=True)
