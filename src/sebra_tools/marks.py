@@ -63,6 +63,7 @@ def words_of_marks(prepared: Prepared, part: Samples, follows: Array) -> Iterato
             known[rows] = True
     if places:
         where = places.pop() if len(places) == 1 else "at one place"
+        where = AROUND if AROUND in places else where  # a side of a frame may be all that is warm
         named = [(f"the same mark {where}", f"nothing alike {where}"),
                  (f"the mark of others {where}", f"no mark {where}")]  # fmt: skip
         yield Family(MARK, values, named, known=known)

@@ -90,12 +90,13 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> 
 
     if not is_main():
         return
-    shown = Table(title=escape(title), title_justify="left")
+    shown = Table()
     for i, name in enumerate(columns):
         shown.add_column(escape(name), justify="left" if i == 0 else "right")
     for row in rows:
         shown.add_row(*(escape(cell(v)) for v in row))
     width = None if sys.stdout.isatty() else 160
+    typer.echo(title)  # of the table it would be broken to the table's width
     Console(width=width).print(shown)
 
 
