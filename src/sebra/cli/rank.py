@@ -62,11 +62,11 @@ def show_ranking(metrics: Mapping[str, Any]) -> None:
     for said in said_of(metrics.get("verdicts", {})):
         line(said)
     rows = [[shown, found[key]] for key, (shown, _) in QUALITY.items() if key in found]
-    if "trust" in found:
-        rows.append(["trust", found["trust"]])
     for stage in found.get("stages", ()):
         given = ", ".join(f"{k} {v:.2f}" for k, v in stage["given"].items() if v is not None)
         rows.append([stage["name"], given])
+    if rows and "trust" in found:
+        rows.append(["trust", found["trust"]])
     if rows:
         table(f"ranking of {metrics['samples']} samples", ["figure", "value"], rows)
     seconds = metrics["seconds"]
