@@ -8,7 +8,7 @@ import typer
 
 from sebra.cli import options as o
 from sebra.cli.data import data_app
-from sebra.cli.output import Bars, emit, line, table
+from sebra.cli.output import Bars, begun, emit, line, table
 
 
 def register() -> None:
@@ -24,11 +24,17 @@ def check(
     as_json: o.Json = False,
 ) -> None:
     """Say what would be read: classes, splits, groups, unreadable files, leakage."""
+    begun("sebra: loading libraries")
     from sebra.samples.open import open_samples
     from sebra_tools.data_check import describe
 
-    Bars()
-    found = describe(open_samples(data, o.split_names(attributes)), deep=not quick)
+    bars = Bars()
+    samples = open_samples(data, o.split_names(attributes))
+    bars.start(f"looking at {len(samples)} samples", 1)
+    try:
+        found = describe(samples, deep=not quick)
+    finally:
+        bars.finish()
     emit(found, as_json)
     if not as_json:
         show(found)

@@ -15,7 +15,6 @@ from sebra.workflows.prepared import Prepared
 from sebra_tools.words import Family, Word, words_of
 
 Array = npt.NDArray[Any]
-FOLLOWS = 0.5
 
 
 def name_patterns(ranking: Ranking, prepared: Prepared) -> None:
@@ -27,7 +26,7 @@ def name_patterns(ranking: Ranking, prepared: Prepared) -> None:
     part = prepared.samples.take(prepared.samples.rows("train"))
     families = list(families_of(part))
     for pattern, stage in zip(patterns, ranking.stages, strict=False):
-        follows = ranking.table[stage].to_numpy() > FOLLOWS
+        follows = ranking.table[stage].to_numpy()
         pattern["words"] = [w.to_dict() for w in pattern_words(families, prepared, part, follows)]
 
 
@@ -53,5 +52,5 @@ def families_of(part: Samples) -> Iterator[Family]:
 
 def _levels(kind: str, name: str, attribute: Attribute) -> Family:
     values = attribute.codes[:, None] == np.arange(len(attribute.levels))
-    names = [(f"{name} is {level}", f"{name} is not {level}") for level in attribute.levels]
+    names = [(f"{name} “{level}”", f"{name} not “{level}”") for level in attribute.levels]
     return Family(kind, values, names)

@@ -21,10 +21,10 @@ from sebra.samples.table import ImageArray
 from sebra.workflows.prepared import Prepared
 from sebra.workflows.saliency import Maps
 from sebra.workflows.verdict import FOUND
+from sebra_tools.words import sides_of
 
 Array = npt.NDArray[Any]
 RANK = "rank"  # the contrast between both ends of a ranking that names no patterns
-FOLLOWS = 0.5
 END = 1 / 3  # of a class: how much of it is an end of the ranking
 EACH_SIDE = 200  # samples of a class that are compared, at most
 FEWEST = 2  # samples on a side
@@ -52,15 +52,15 @@ def find_saliency(
     with meter.phase("saliency"), prepared.session.working("looking where it sits"):
         columns: dict[str, Array | None] = {RANK: None}
         if names_patterns:
-            columns = {name: ranking.table[name].to_numpy() > FOLLOWS for name in ranking.stages}
+            columns = {name: ranking.table[name].to_numpy() for name in ranking.stages}
         for name, column in columns.items():
             out[name] = {}
             for c, label in enumerate(part.classes[:MOST_CLASSES]):
-                rows = np.flatnonzero(part.labels == c)
                 if column is None:
+                    rows = np.flatnonzero(part.labels == c)
                     follow, other = _ends(ranking.table["spuriosity"].to_numpy(), rows)
                 else:
-                    follow, other = rows[column[rows]], rows[~column[rows]]
+                    follow, other = sides_of(column, part.labels, c)
                 found = place_of(content, follow, other)
                 if found is not None:
                     out[name][label] = found

@@ -81,7 +81,7 @@ def _meaning(view: str, figure: str) -> tuple[str, str]:
         where = f" along the {figure.partition(',')[0]}"
     elif view in PLACES:
         where = f" at the {view}" if view != "centre" else " in the centre"
-    return more + where, less + where
+    return (more + where).rstrip(","), (less + where).rstrip(",")
 
 
 def words_of_texts(prepared: Prepared, part: Samples, follows: Array) -> Iterator[Family]:

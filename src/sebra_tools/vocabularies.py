@@ -28,7 +28,7 @@ from sebra.samples.table import ImageArray, Samples
 from sebra.workflows.prepared import Prepared
 from sebra_tools.places import place_of
 from sebra_tools.plain_words import imagenet
-from sebra_tools.words import Family
+from sebra_tools.words import Family, sides_of
 
 Array = npt.NDArray[Any]
 MOST_ASKED = 400  # samples of a pattern that are looked at, over its classes and both sides
@@ -116,8 +116,8 @@ def _classes(part: Samples, follows: Array) -> Iterator[tuple[tuple[Array, Array
     rng = np.random.default_rng(0)
     many = min(len(part.classes), MOST_CLASSES)
     for c in range(many):
-        rows = rng.permutation(np.flatnonzero(part.labels == c))
-        sides = rows[follows[rows]], rows[~follows[rows]]
+        follow, other = map(rng.permutation, sides_of(follows, part.labels, c))
+        sides = follow, other
         yield sides, np.concatenate([rows[: MOST_ASKED // (2 * many)] for rows in sides])
 
 

@@ -19,12 +19,16 @@ from sebra.measuring.ranks import areas
 
 Array = npt.NDArray[Any]
 
+MARK = "mark"
 CENTRE, WHOLE = "centre", {COLOUR, LIGHT, SHARPNESS}
 LOCAL = {BORDER, *PLACES} - {CENTRE}
+FOLLOWS = 0.5
 FOLDS = 5
 FEWEST = 2  # samples on either side of a class, below which nothing is chosen in it
+ENOUGH = 10  # samples on either side, from which a class can be said not to show it
 LEAST = 0.75  # area from which a word may be claimed
 SURELY = 0.6  # area that the lower end of its interval must reach
+SURE = 20  # samples on a side of a class; of more the clearer half speaks for it
 RIDGE = 0.3  # of a column's variance, added where columns are weighed together
 NEAR = 0.05  # area by which being close to a value must tell more than having more or less
 FARTHEST = 10.0  # spreads between both sides; more tells no more
@@ -59,33 +63,68 @@ class Word:
         return {"kind": self.kind, "area": round(self.area, 3), "phrases": self.phrases}
 
 
+def clear_sides(follows: Array, labels: Array) -> Array:
+    """Which samples are clearly on their side: in each class and side the half farthest from 0.5.
+
+    follows: from 0 to 1, or a truth. At least `SURE` of a side are kept, and all that are as far.
+    """
+    far = np.abs(follows.astype(np.float64) - FOLLOWS)
+    clear = np.zeros(len(far), dtype=bool)
+    keys = 2 * labels + (follows > FOLLOWS)
+    for key in np.unique(keys):
+        rows = np.flatnonzero(keys == key)
+        kept = min(len(rows), max(SURE, len(rows) // 2))
+        clear[rows] = far[rows] >= np.sort(far[rows])[-kept]
+    return clear
+
+
+def sides_of(follows: Array, labels: Array, c: int) -> tuple[Array, Array]:
+    """The samples of a class that clearly follow, and those that clearly break it."""
+    rows = np.flatnonzero(clear_sides(follows, labels) & (labels == c))
+    side = follows[rows] > FOLLOWS
+    return rows[side], rows[~side]
+
+
 def words_of(
     families: Sequence[Family], follows: Array, labels: Array, classes: Sequence[str]
 ) -> list[Word]:
-    """The words for one pattern, the most telling first; empty where nothing tells enough."""
-    members = [np.flatnonzero(labels == c) for c in range(len(classes))]
+    """The words for one pattern, the most telling first; empty where nothing tells enough.
+
+    follows: how far each sample follows it, from 0 to 1; what is near the middle is not asked.
+    """
+    clear = clear_sides(follows, labels)
+    follows = follows > FOLLOWS
+    members = [np.flatnonzero(clear & (labels == c)) for c in range(len(classes))]
     found = []
     for family in families:
         of = [r if family.known is None else r[family.known[r]] for r in members]
-        told = [
-            c for c, rows in enumerate(of)
-            if min(follows[rows].sum(), (~follows[rows]).sum()) >= FEWEST
-        ]  # fmt: skip
-        parts = [_held_out(family, of[c], follows) for c in told]
-        pairs = np.array([part.pairs for part in parts])
-        if not pairs.sum():
+        parts = {c: _held_out(family, r, follows) for c, r in enumerate(of)
+                 if _smaller(follows, r) >= FEWEST}  # fmt: skip
+        parts = {c: part for c, part in parts.items() if part.pairs}
+        # Classes that could say it and do not are left out; the others must be surer then.
+        told = [c for c, part in parts.items()
+                if part.area >= SURELY or _smaller(follows, of[c]) < ENOUGH]  # fmt: skip
+        if not told:
             continue
-        area, apart = np.average([(p.area, p.apart) for p in parts], axis=0, weights=pairs)
-        if area < LEAST or area - 1.64 * _error(area, follows, of, told) < SURELY:
-            continue
-        phrases = {classes[c]: part.phrase for c, part in zip(told, parts, strict=True)}
-        found.append((float(apart), Word(family.kind, float(area), phrases)))
+        pairs = [parts[c].pairs for c in told]
+        each = [(parts[c].area, parts[c].apart) for c in told]
+        area, apart = np.average(each, axis=0, weights=pairs).tolist()
+        error = _error(area, follows, np.concatenate([of[c] for c in told]))
+        if area >= LEAST and area - (1.64 if len(told) == len(parts) else 3.0) * error >= SURELY:
+            phrases = {classes[c]: parts[c].phrase for c in told}
+            found.append((apart, Word(family.kind, area, phrases)))
     found.sort(key=lambda pair: -pair[0])
     words = [word for _, word in found]
     kinds = {word.kind for word in words}
     if CENTRE not in kinds and kinds & LOCAL:  # what the whole picture shows comes from there
         words.sort(key=lambda word: word.kind in WHOLE)
+    enough = max((word.area for word in words), default=0.0) - NEAR
+    words.sort(key=lambda word: word.kind != MARK or word.area < enough)  # more than its colour
     return words[:MOST_WORDS]
+
+
+def _smaller(follows: Array, rows: Array) -> int:
+    return int(min(follows[rows].sum(), (~follows[rows]).sum()))
 
 
 @dataclass(frozen=True)
@@ -160,9 +199,8 @@ def _apart(score: Array, side: Array) -> float:
     return min(float((score[side].mean() - score[~side].mean()) / max(spread, 1e-12)), FARTHEST)
 
 
-def _error(area: float, follows: Array, members: Sequence[Array], told: Sequence[int]) -> float:
+def _error(area: float, follows: Array, rows: Array) -> float:
     """Standard error of an area (Hanley and McNeil 1982), by the sizes of both sides."""
-    rows = np.concatenate([members[c] for c in told])
     n, m = int(follows[rows].sum()), int((~follows[rows]).sum())
     one, two = area / (2 - area), 2 * area**2 / (1 + area)
     spread = area * (1 - area) + (n - 1) * (one - area**2) + (m - 1) * (two - area**2)

@@ -14,8 +14,9 @@ from sebra.runs.meter import Meter
 from sebra.samples.objects import as_data
 from sebra.workflows.prepare import prepare
 from sebra.workflows.prepared import Source
+from sebra_tools.marks import likeness_of
 from sebra_tools.naming import name_patterns
-from sebra_tools.words import Family, words_of
+from sebra_tools.words import Family, clear_sides, words_of
 
 N, BREAK = 60, 12  # samples of a class, and those of them that break the pattern
 CLASSES = ("cat", "dog")
@@ -55,6 +56,34 @@ def test_noise_gets_no_word_however_many_columns_there_are():
         view = Family("view", values[:, :30], names, together=True)
         assert words_of([many, view], follows, labels, CLASSES) == []
         assert np.abs(areas(values, follows) - 0.5).max() > 0.15
+
+
+def test_the_clear_half_of_a_large_side_speaks_for_it():
+    """As on UrbanCars: half of those said to break a pattern follow it, near the middle."""
+    rng = np.random.default_rng(0)
+    labels, truth = np.zeros(1000, dtype=int), np.arange(1000) >= 60
+    share = np.where(truth, 0.9, 0.1) + 0.05 * rng.random(1000)
+    share[60:120] = 0.4 + 0.05 * rng.random(60)
+    values = np.where(truth, 1.0, -1.0)[:, None] + rng.normal(size=(1000, 1)) / 10
+    family = Family("column", values, [("more", "less")])
+    (word,) = words_of([family], share, labels, ("cat",))
+    assert word.area > 0.99
+    assert areas(values, share > 0.5)[0] < 0.8
+    clear = clear_sides(share, labels)
+    assert clear[:60].all()
+    assert not clear[60:120].any()
+    small, few = np.array([0.9, 0.9, 0.6, 0.1, 0.4]), np.zeros(5, dtype=int)
+    assert clear_sides(small, few).all()  # of few samples none can be spared
+
+
+def test_one_class_may_say_alone_what_the_others_do_not():
+    labels = np.repeat([0, 1], 300)
+    follows = np.tile(np.arange(300) >= 40, 2)
+    values = np.random.default_rng(0).normal(size=(600, 1))
+    values[(labels == 0) & follows] += 3
+    (word,) = words_of([Family("column", values, [("more", "less")])], follows, labels, CLASSES)
+    assert word.phrases == {"cat": "more"}
+    assert word.area > 0.9
 
 
 def test_a_value_that_followers_share_is_named():
@@ -99,6 +128,11 @@ def framed(picture):
     return picture
 
 
+def labelled(picture):
+    ImageDraw.Draw(picture).rectangle((26, 38, 46, 46), fill=(250, 220, 40))
+    return picture
+
+
 def stamped(picture):
     ImageDraw.Draw(picture).text((28, 36), "stock", fill=(230, 230, 230))
     return picture
@@ -112,17 +146,34 @@ def blurred(picture):
     ("change", "kinds"),
     [
         (tinted, {"colour"}),
-        (framed, {"border"}),
+        (framed, {"mark"}),
+        (labelled, {"mark"}),
         (stamped, {"bottom right"}),
         (blurred, {"sharpness"}),
         (lambda picture: picture.point(lambda v: v // 2), {"light"}),
     ],
-    ids=["colour", "frame", "text", "blur", "light"],
+    ids=["colour", "frame", "label", "text", "blur", "light"],
 )
 def test_a_planted_mark_is_named_by_its_kind(change, kinds):
     found = named(pictures(change))
     assert {word["kind"] for word in found[:2]} & kinds, found
     assert found[0]["area"] > 0.8
+
+
+def test_a_mark_is_the_same_from_picture_to_picture():
+    found = named(pictures(labelled))
+    assert found[0]["phrases"] == {
+        "cat": "the same mark at the bottom right", "dog": "no mark at the bottom right",
+    }  # fmt: skip
+    rng = np.random.default_rng(0)
+    varied, other = rng.normal(size=(50, 30)), rng.normal(3, 1, size=(20, 30))
+    around = [varied, rng.normal(size=(20, 30))]
+    assert likeness_of([varied, other], around) is None  # they differ, but neither is constant
+    dark = [around[0], around[1] * 0.1]
+    assert likeness_of([varied, other * 0.1], dark) is None  # all of the picture is constant
+    marked, alike = likeness_of([varied, other * 0.1], around)
+    assert marked == 1
+    assert alike[1].min() > alike[0].max()
 
 
 def test_files_say_where_they_are_from(tmp_path):
@@ -156,4 +207,4 @@ def test_texts_columns_and_metadata_have_words_of_their_own(tmp_path):
     found = named(table)
     kinds = {word["kind"]: word["phrases"]["cat"] for word in found}
     assert kinds["column"] == "income is higher"
-    assert kinds["metadata scanner"] in ("scanner is old", "scanner is not new")
+    assert kinds["metadata scanner"] in ("scanner “old”", "scanner not “new”")

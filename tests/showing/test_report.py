@@ -14,6 +14,7 @@ import pytest
 from PIL import Image
 
 from sebra.samples.table import Fault, FeatureArray, Texts
+from sebra.showing.findings import in_words
 from sebra.showing.picking import END, pick
 from sebra.showing.ranked import ranked_of
 from sebra.showing.report import report_html, write_report
@@ -119,7 +120,7 @@ def test_a_table_shows_the_columns_that_tell_with_both_sides() -> None:
     shown = html.split('id="biases"')[1].split("</section>")[0]
     assert "Values of income, boat on both sides" in shown
     assert "Values of age" not in shown
-    assert re.search(r"age -?[\d.]+, income -?[\d.]+, visits", shown)
+    assert re.search(r"income -?[\d.]+, age -?[\d.]+, visits", shown)
 
 
 @pytest.mark.parametrize(
@@ -140,6 +141,50 @@ def test_advice_fits_what_was_found_and_done(metrics, said, unsaid) -> None:
     steps = html.split('class="steps"')[1].split("</ol>")[0]
     assert said in steps
     assert unsaid not in steps
+
+
+def test_a_found_pattern_goes_before_a_column_that_tells_little() -> None:
+    run = make_run()
+    coin = np.random.default_rng(0).integers(0, 3, len(run.samples))
+    known = {k: replace(a, codes=coin) for k, a in run.samples.attributes.items()}
+    run.table["stage_1"] = np.where(np.arange(240) % 5, 0.9, 0.1)
+    words = [{"kind": "colour", "area": 0.9, "phrases": {"boat": "bluer"}}]
+    metrics = {
+        "verdict": {"state": "found", "reason": "one pattern"},
+        "ranking": {"patterns": [{"words": words}]},
+    }
+    run = replace(run, samples=replace(run.samples, attributes=known))
+    for state, said in (("found", "bluer"), ("cannot tell", "No strong shortcut")):
+        metrics["verdict"]["state"] = state
+        html = report_html(replace(run, metrics=metrics))
+        assert said in html.split('id="summary-title"')[1].split("</h2>")[0]
+    assert in_words({**metrics["ranking"]["patterns"][0], "share": {"boat": 0.8}}) == (
+        "80 % of boat: bluer"
+    )
+
+
+def test_without_a_pattern_the_reason_and_the_galleries_come_first() -> None:
+    metrics = {
+        "verdict": {"state": "cannot tell", "reason": "too few; a control"},
+        "ranking": {"controls": {"said": ["a control", "another"]}},
+    }
+    html = report_html(replace(make_run(attributes=()), metrics=metrics))
+    assert "Too few; a control." in html.split('id="summary"')[1].split("</section>")[0]
+    assert html.index('id="classes"') < html.index('id="next"')
+    answers = html.split('class="answers"')[1].split("</dl>")[0]
+    assert "Another." in answers
+    assert "control" not in answers
+
+
+def test_a_side_holds_only_those_that_are_on_it() -> None:
+    run = make_run(attributes=())
+    run.table["stage_1"] = np.where(np.arange(240) % 80 < 3, 0.1, 0.9)
+    ranked = ranked_of(run.table, run.samples)
+    for contrast in pick(ranked).contrasts["stage_1"]:
+        assert (ranked.stages["stage_1"][contrast.follows] > 0.5).all()
+        assert (ranked.stages["stage_1"][contrast.breaks] <= 0.5).all()
+    broken = sum(len(c.breaks) for c in pick(ranked).contrasts["stage_1"])
+    assert broken == (run.table["stage_1"] < 0.5).sum()
 
 
 def test_rows_are_found_by_id_whatever_their_order(html: str) -> None:
@@ -280,7 +325,7 @@ def test_a_run_without_a_ranking_shows_its_models() -> None:
 def test_a_heat_map_stands_with_its_bias_and_class() -> None:
     spot = Image.new("RGB", (32, 32), (200, 30, 30))
     html = report_html(replace(full_run(), heatmaps={"stage_2": {"plane": spot}}))
-    assert html.count("<figcaption>Where it sits") == 1
+    assert html.count("Where it sits, </span><bdi") == 1
     assert 'alt="Where pattern 2 sits in images of plane, averaged"' in html
 
 

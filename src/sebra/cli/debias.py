@@ -119,26 +119,21 @@ def show_choice(metrics: Mapping[str, Any]) -> None:
 
 def show_evaluation(evaluation: Mapping[str, Any], name: str) -> None:
     """Headline figures, then the groups."""
+    cues = evaluation.get("cues", {})
     rows: list[list[Any]] = [
-        ["I.D. accuracy", evaluation.get("id_accuracy")],
-        ["average", evaluation.get("average")],
+        ["I.D. accuracy", evaluation.get("id_accuracy") if evaluation.get("gaps") else None],
+        ["accuracy", evaluation.get("average")],
         *([f"gap {k}", v] for k, v in evaluation.get("gaps", {}).items()),
         ["average gap", evaluation.get("average_gap")],
         ["worst group", worst_shown(evaluation)],
         ["", evaluation.get("worst_group_name", "")],
-        *([f"follows {k}", v] for k, v in evaluation.get("cues", {}).items()),
+        *([f"follows {k}", v] for k, v in cues.items() if len(cues) > 1),
     ]
     shown = [row for row in rows if row[1] not in (None, "")]
     table(f"{name} on the {evaluation.get('split', 'test')} split", ["figure", "value"], shown)
     groups = evaluation.get("groups", [])
     if groups:
-        cells = [
-            [
-                g["name"] + (" (small)" if g["small"] else ""),
-                g["n_train"],
-                g["n_test"],
-                g["accuracy"],
-            ]
-            for g in groups
-        ]
-        table("groups", ["group", "train", "test", "accuracy"], cells)
+        figures = ("n_train", "n_test", "accuracy")
+        cells = [[g["name"] + " (small)" * g["small"], *map(g.get, figures)] for g in groups]
+        what = "group" if any(g.get("values") for g in groups) else "class"
+        table(f"by {what}", [what, "train", "test", "accuracy"], cells)

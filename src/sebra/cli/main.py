@@ -15,6 +15,7 @@ from typer.core import TyperGroup
 
 from sebra import __version__
 from sebra.cli import data, debias, rank, show
+from sebra.cli.output import begun
 from sebra.errors import Interrupted, SebraError, UsageError, of_memory, of_system, reason, stop
 from sebra.plugins import COMMANDS, plugins
 from sebra.processes import is_main
@@ -118,5 +119,6 @@ def _say(text: str, status: int) -> int:
     with contextlib.suppress(UsageError):  # an environment that is no launcher's
         if status == 2 and not is_main():
             return status  # the main process says the same
+    begun()
     typer.echo(f"sebra: {one_line}", err=True)
     return status

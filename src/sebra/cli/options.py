@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from sebra.cli.output import begun
 from sebra.debiasing.registry import METHODS
 from sebra.errors import UsageError, reason
 from sebra.plugins import TRACKERS, plugins
@@ -221,6 +222,7 @@ def takes(**groups: Callable[..., Any]) -> Callable[[Callable[..., None]], Calla
             if given.get("data", "") is None:
                 known = unfinished(command.__name__, given["out"], given["resume"])
                 given |= {option: v for option, v in known.items() if option in given}
+            begun("sebra: loading libraries")
             for name, make in groups.items():
                 names = inspect.signature(make).parameters
                 given[name] = make(**{option: given.pop(option) for option in names})

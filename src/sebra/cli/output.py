@@ -13,10 +13,18 @@ import typer
 from sebra.processes import is_main
 
 
+def begun(text: str = "") -> None:
+    """Replaces the last line of a terminal: a sign of life while libraries are loaded."""
+    if sys.stderr.isatty() and is_main():
+        sys.stderr.write(f"\r\x1b[2K{text}")
+        sys.stderr.flush()
+
+
 class Bars:
     """Progress bars on a terminal; elsewhere one line per message and nothing more."""
 
     def __init__(self) -> None:
+        begun()
         self._live = sys.stderr.isatty() and is_main()
         self._bar: Any = None
         self._task: Any = None
@@ -26,21 +34,19 @@ class Bars:
     def start(self, phase: str, total: int) -> None:
         if not self._live:
             return
+        from rich import progress as p
         from rich.console import Console
-        from rich.progress import (
-            BarColumn,
-            MofNCompleteColumn,
-            Progress,
-            TextColumn,
-            TimeRemainingColumn,
-        )
 
-        self._bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[note]}"),
-            TimeRemainingColumn(),
+        self.finish()  # of a phase that holds this one
+        counted: list[Any] = [p.MofNCompleteColumn(), p.TextColumn("{task.fields[note]}")]
+        columns = (
+            [p.BarColumn(), *counted, p.TimeRemainingColumn()]
+            if total > 1
+            else [p.SpinnerColumn(), p.TimeElapsedColumn()]
+        )
+        self._bar = p.Progress(
+            p.TextColumn("{task.description}"),
+            *columns,
             console=Console(stderr=True),
             transient=True,
         )
@@ -84,12 +90,13 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> 
 
     if not is_main():
         return
-    shown = Table(title=escape(title), title_justify="left")
+    shown = Table()
     for i, name in enumerate(columns):
         shown.add_column(escape(name), justify="left" if i == 0 else "right")
     for row in rows:
         shown.add_row(*(escape(cell(v)) for v in row))
     width = None if sys.stdout.isatty() else 160
+    typer.echo(title)  # of the table it would be broken to the table's width
     Console(width=width).print(shown)
 
 

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from sebra.workflows.prepared import Source
     from sebra.workflows.rank import RankOptions
 
+MOST_PHASES = 4  # named with their seconds, the longest first
+
 
 @o.takes(chosen=o.make_rank_options, source=o.make_source)
 def rank(
@@ -39,32 +41,30 @@ def rank(
 
 def show_ranking(metrics: Mapping[str, Any]) -> None:
     """The figures of a ranking."""
+    from sebra.showing.facts import QUALITY
+    from sebra.showing.findings import in_words
     from sebra.workflows.verdicts import said_of
 
     found = metrics["ranking"]
-    names = {
-        "somers_d": "Somers' D",
-        "tau_b": "tau-b (size-matched)",
-        "plain_tau_b": "tau-b (plain)",
-        "published": "published score",
-        "pd": "PD",
-        "trust": "trust",
-        "buckets": "buckets",
-        "largest_bucket_share": "largest bucket (share)",
-    }
     show_tuning(metrics.get("tuning", ()))
     verdict = metrics.get("verdict")
     if verdict is not None:
         line(f"{verdict['state']}: {verdict['reason']}")
-    rows = [[shown, found[key]] for key, shown in names.items() if key in found]
+    for number, pattern in enumerate(found.get("patterns", ()), 1):
+        line(f"pattern {number}: {in_words(pattern)}")
+    for said in said_of(metrics.get("verdicts", {})):
+        line(said)
+    rows = [[shown, found[key]] for key, (shown, _) in QUALITY.items() if key in found]
     for stage in found.get("stages", ()):
         given = ", ".join(f"{k} {v:.2f}" for k, v in stage["given"].items() if v is not None)
         rows.append([stage["name"], given])
-    for said in said_of(metrics.get("verdicts", {})):
-        line(said)
-    table(f"ranking of {metrics['samples']} samples", ["figure", "value"], rows)
+    if rows and "trust" in found:
+        rows.append(["trust", found["trust"]])
+    if rows:
+        table(f"ranking of {metrics['samples']} samples", ["figure", "value"], rows)
     seconds = metrics["seconds"]
-    line("seconds: " + ", ".join(f"{k} {v:.1f}" for k, v in seconds.items()))
+    long = sorted(((v, k) for k, v in seconds.items() if k != "total"), reverse=True)[:MOST_PHASES]
+    line(f"took {seconds['total']:.0f} s (" + ", ".join(f"{k} {v:.1f}" for v, k in long) + ")")
 
 
 def show_tuning(trials: Sequence[Mapping[str, Any]]) -> None:

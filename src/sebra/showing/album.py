@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sebra.samples.table import FeatureArray, Texts
-from sebra.showing.findings import column_name
+from sebra.showing.findings import column_name, telling_columns
 from sebra.showing.ranked import Ranked
 from sebra.showing.thumbnails import Thumbnail, addresses, pictures_of, side_for
 from sebra.showing.words import shortened, visible
@@ -51,11 +51,12 @@ def album_of(ranked: Ranked, rows: Sequence[int], thumbnail: Thumbnail | None) -
     """Takes rows in the order given until the page's budget of bytes is spent."""
     side = side_for(len(rows))
     read = thumbnail or pictures_of(ranked.samples, ranked.rows, side)
+    columns = telling_columns(ranked, COLUMNS)
     entries: dict[int, Entry] = {}
     spent = 0
     for row, picture in zip(rows, addresses(read, rows, side), strict=True):
         label = ranked.classes[ranked.labels[row]]
-        text = "" if picture else _text(ranked, row)
+        text = "" if picture else _text(ranked, row, columns)
         alt = (
             f"{shortened(visible(label), 60)}, rank {ranked.rank[row]}: "
             f"{shortened(visible(ranked.ids[row]), 120)}"
@@ -121,11 +122,11 @@ def search_index(ranked: Ranked) -> list[dict[str, Any]] | None:
     return out if size <= INDEX_BYTES else None
 
 
-def _text(ranked: Ranked, row: int) -> str:
+def _text(ranked: Ranked, row: int, columns: Sequence[int]) -> str:
     content, place = ranked.samples.content, int(ranked.rows[row])
     if place >= 0 and isinstance(content, FeatureArray):
-        values = content.values[content.rows[place]][:COLUMNS].tolist()
-        return ", ".join(f"{column_name(content, k)} {v:.4g}" for k, v in enumerate(values))
+        values = content.values[content.rows[place]]
+        return ", ".join(f"{column_name(content, k)} {float(values[k]):.4g}" for k in columns)
     if not isinstance(content, Texts) or place < 0:
         return ""
     parts = [content.first[place], content.second[place] if content.second else ""]

@@ -146,32 +146,6 @@ def buckets(counts: Mapping[int, int], label: str, key: str) -> Markup:
         return svg(figure, visible(title), key)
 
 
-def all_buckets(counts: Mapping[str, Mapping[int, int]], key: str) -> Markup:
-    """The same for all classes together, stacked; the largest classes get a colour of their own."""
-    largest = sorted(counts, key=lambda c: -sum(counts[c].values()))
-    shown = [c for c in counts if c in set(largest[: MOST_LINES - 1])]
-    last = max((b for c in counts.values() for b in c), default=0)
-    stacks = {c: _dense(counts[c], last) for c in shown}
-    rest = [c for c in counts if c not in stacks]
-    if rest:
-        stacks[f"{len(rest)} other classes"] = sum(
-            (_dense(counts[c], last) for c in rest), np.zeros(last + 1)
-        )
-    with drawing(*WIDE) as (figure, axes):
-        base = np.zeros(last + 1)
-        for k, (label, values) in enumerate(stacks.items()):
-            axes.bar(np.arange(last + 1), values, bottom=base, color=SERIES[k], width=0.82,
-                     label=_label(label))  # fmt: skip
-            base = base + values
-        axes.grid(axis="x", visible=False)
-        axes.set_xlabel("round in which it was learned (0 = first, most spurious)")
-        axes.set_ylabel("samples")
-        axes.locator_params(integer=True)
-        axes.margins(x=0.01)
-        _legend(figure)
-        return svg(figure, "Samples per bucket, by class", key)
-
-
 def learned(epochs: Array, shares: Mapping[str, Array], key: str) -> Markup:
     """Share of each class learned so far, by round; of many classes the middle and the spread."""
     with drawing(*WIDE) as (figure, axes):
@@ -264,13 +238,6 @@ def _label(text: str, most: int = LABEL) -> str:
     label = shortened(visible(text), most)
     # The library leaves out of a legend what starts with an underscore.
     return f"\u200b{label}" if label.startswith("_") else label
-
-
-def _dense(counts: Mapping[int, int], last: int) -> Array:
-    values = np.zeros(last + 1)
-    for bucket, n in counts.items():
-        values[bucket] = n
-    return values
 
 
 def _fade(numbers: Sequence[int]) -> list[str]:

@@ -15,6 +15,13 @@ from sebra.showing.ranked import FOLLOWS, Ranked
 
 Array = npt.NDArray[Any]
 SLICES = 20  # of the rank, for the share of aligned samples along it
+QUALITY = {
+    "somers_d": ("Somers’ D", "agreement with the true groups: 1 perfect, 0 chance"),
+    "tau_b": ("τ-b", "Kendall’s τ-b, cut to the true group sizes"),
+    "plain_tau_b": ("plain τ-b", "Kendall’s τ-b of rank and group; a perfect order is below 1"),
+    "published": ("published score", "as in the paper’s tables; a random order is not 0"),
+    "pd": ("PD", "performance disparity: least minus most spurious, in points"),
+}
 RELATED = 0.3  # Somers' D from which an attribute is called related to a bias
 
 

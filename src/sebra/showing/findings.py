@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from markupsafe import Markup
 
 from sebra.measuring.ranks import areas
@@ -15,6 +16,7 @@ from sebra.showing import charts
 from sebra.showing.ranked import FOLLOWS, Ranked
 from sebra.showing.words import figure, listed, name, percent, shortened, visible
 
+Array = npt.NDArray[Any]
 MOST_CLASSES = 3  # named in a sentence
 MOST_COLUMNS = 4  # drawn as histograms
 FEWEST = 2  # samples on either side
@@ -66,6 +68,12 @@ def rests(pattern: Mapping[str, Any]) -> Markup:
     )
 
 
+def in_words(pattern: Mapping[str, Any]) -> str:
+    """The sentence and what rests on it, for a terminal."""
+    said = [sentence(pattern, pattern.get("share", {})), rests(pattern)]
+    return ". ".join(text.striptags() for text in said if text)
+
+
 def phrases_of(pattern: Mapping[str, Any]) -> list[str]:
     """The phrases of texts that tell, for marking them in the rows."""
     found = (p for w in pattern.get("words") or () for p in w["phrases"].values())
@@ -88,6 +96,18 @@ def histograms(ranked: Ranked, stage: str) -> list[Markup]:
     content = ranked.samples.content
     if not isinstance(content, FeatureArray):
         return []
+    return [
+        charts.both_sides(
+            f"{column_name(content, k)}, {ranked.classes[c]}", follow, other, f"c-{stage}-{c}"
+        )
+        for _, c, k, follow, other in _contrasts(ranked, stage)[:MOST_COLUMNS]
+    ]
+
+
+def _contrasts(ranked: Ranked, stage: str) -> list[tuple[float, int, int, Array, Array]]:
+    """Of each class the column that tells best: how well, class, column, both sides' values."""
+    content = ranked.samples.content
+    assert isinstance(content, FeatureArray)
     found = []
     for c, order in enumerate(ranked.orders):
         rows = order[ranked.rows[order] >= 0]
@@ -97,14 +117,17 @@ def histograms(ranked: Ranked, stage: str) -> list[Markup]:
         values = np.asarray(content.values[content.rows[ranked.rows[rows]]], dtype=np.float64)
         ahead = np.abs(areas(values, side) - 0.5)
         best = int(ahead.argmax())
-        found.append((ahead[best], c, best, values[side, best], values[~side, best]))
-    found.sort(key=lambda item: -item[0])
-    return [
-        charts.both_sides(
-            f"{column_name(content, k)}, {ranked.classes[c]}", follow, other, f"c-{stage}-{c}"
-        )
-        for _, c, k, follow, other in found[:MOST_COLUMNS]
-    ]
+        found.append((float(ahead[best]), c, best, values[side, best], values[~side, best]))
+    return sorted(found, key=lambda item: -item[0])
+
+
+def telling_columns(ranked: Ranked, most: int) -> list[int]:
+    """Columns of a table of numbers, those that tell patterns first."""
+    content = ranked.samples.content
+    if not isinstance(content, FeatureArray):
+        return []
+    first = [k for stage in ranked.stages for _, _, k, *_ in _contrasts(ranked, stage)]
+    return list(dict.fromkeys([*first, *range(content.values.shape[1])]))[:most]
 
 
 def column_name(content: FeatureArray, column: int) -> str:

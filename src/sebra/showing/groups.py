@@ -58,7 +58,8 @@ def _figures(models: list[tuple[str, Any]]) -> list[tuple[str, list[str]]]:
         row("worst group", [e.get("worst_group") for e in evaluations])
     row("average over samples", [e.get("average") for e in evaluations])
     row("average over groups", [e.get("balanced_average") for e in evaluations])
-    for cue in dict.fromkeys(c for e in evaluations for c in e.get("cues", {})):
+    cues = dict.fromkeys(c for e in evaluations for c in e.get("cues", {}))
+    for cue in cues if len(cues) > 1 else ():  # the label alone is the accuracy once more
         shown = "agrees with the label" if cue == "label" else f"agrees with {cue}"
         row(shown, [e.get("cues", {}).get(cue) for e in evaluations])
     return rows

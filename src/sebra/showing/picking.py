@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from sebra.samples.table import IntArray
-from sebra.showing.ranked import Ranked
+from sebra.showing.ranked import FOLLOWS, Ranked
 
 END = 12  # samples from each end of a class
 CONTRAST = 12  # samples on each side of a discovered bias, per class
@@ -100,10 +100,11 @@ def _spread(order: IntArray, n: int) -> IntArray:
 def _contrast(ranked: Ranked, stage: str, label: int) -> Contrast:
     order = ranked.orders[label]
     value = ranked.stages[stage][order]
-    k = min(CONTRAST, (len(order) + 1) // 2)
     by_value = np.lexsort((ranked.rank[order], -value))
+    follow = int((value > FOLLOWS).sum())
     # Both sides start with their clearest sample.
-    return Contrast(label, order[by_value[:k]], order[by_value[::-1][: len(order) - k][:k]])
+    sides = by_value[:follow][:CONTRAST], by_value[follow:][::-1][:CONTRAST]
+    return Contrast(label, order[sides[0]], order[sides[1]])
 
 
 def _suspects(ranked: Ranked) -> IntArray:

@@ -26,7 +26,8 @@ class ReportInput:
     per model. thumbnail: the picture of a row of the table, called from several threads; without
     it pictures are read from the samples. heatmaps: where a bias sits, per stage and class;
     those under `rank` contrast both ends of a class. verdicts: what was said of them so far, as
-    `verdicts.json` holds it.
+    `verdicts.json` holds it. originals: the address of the folder whose files the
+    ids are.
     """
 
     title: str
@@ -45,6 +46,7 @@ class ReportInput:
     thumbnail: Thumbnail | None = None
     heatmaps: Mapping[str, Mapping[str, Image.Image]] = field(default_factory=dict)
     verdicts: Mapping[str, Any] = field(default_factory=dict)
+    originals: str = ""
 
 
 def write_report(run: ReportInput, path: Path) -> Path:

@@ -25,13 +25,6 @@ HEATMAP_SIDE = 224
 FIRST_SUSPECTS = 12
 NETWORK_OPTIONS = ("mode", "backbone", "weights", "image-size")
 ENDS = "rank"  # the heat maps that contrast both ends of a class
-RANKING_FIGURES = {
-    "somers_d": ("Somers’ D", "agreement with the true groups: 1 perfect, 0 chance"),
-    "tau_b": ("τ-b", "Kendall’s τ-b, cut to the true group sizes"),
-    "plain_tau_b": ("plain τ-b", "Kendall’s τ-b of rank and group; a perfect order is below 1"),
-    "published": ("published score", "as in the paper’s tables; a random order is not 0"),
-    "pd": ("PD", "performance disparity: least minus most spurious, in points"),
-}
 
 
 def page_context(run: ReportInput) -> dict[str, Any]:
@@ -58,10 +51,8 @@ def page_context(run: ReportInput) -> dict[str, Any]:
             data,
             shlex.quote(run.folder) if run.folder else "",
         ),
-        "tiles": _tiles(run, ranked),
         "classes": _classes(run, ranked, picked, album),
         "hidden_classes": len(ranked.classes) - len(picked.classes),
-        "all_buckets": _all_buckets(ranked),
         "biases": _biases(run, ranked, picked, album, biases),
         "suspects": _suspects(ranked, picked, album),
         "groups": group_context(run, ranked, cues),
@@ -77,7 +68,7 @@ def page_context(run: ReportInput) -> dict[str, Any]:
         "model": run.metrics.get("model"),
         "checks": run.metrics.get("checks", ()),
         "verdicts": run.verdicts,
-        "data": {**page_data(ranked, album), "verdicts": run.verdicts},
+        "data": page_data(ranked, album) | {"verdicts": run.verdicts, "originals": run.originals},
         "index": search_index(ranked),
         # Samples of the galleries carry their picture in the markup, so that it shows without
         # scripts; the others are filled in from here.
@@ -96,33 +87,6 @@ def _shell_data(run: ReportInput) -> str:
     return shlex.join(words)
 
 
-def _all_buckets(ranked: Ranked) -> Markup:
-    return charts.all_buckets(facts.bucket_counts(ranked), "c-buckets") if len(ranked) else Markup()
-
-
-def _tiles(run: ReportInput, ranked: Ranked) -> list[tuple[str, str, str]]:
-    """The large figures: name, value, what it means."""
-    tiles = []
-    if len(ranked):
-        tiles.append(("samples ranked", figure(len(ranked)), f"in {len(ranked.classes)} classes"))
-    if ranked.stages:
-        tiles.append(("patterns found", str(len(ranked.stages)), "each with both sides above"))
-    said = run.verdicts.get("patterns", {})
-    if ranked.stages and said:
-        shown = f"{len(said)} of {len(ranked.stages)}"
-        tiles.append(("patterns reviewed", shown, "with the verdict of a person"))
-    models = [(c.get("name", "model"), c.get("evaluation", {})) for c in run.comparisons]
-    if not models:
-        models = [("model", run.metrics.get("evaluation", {}))]
-    for label, evaluation in models[:2]:
-        if mean(evaluation.get("worst_group")) is not None:
-            worst = figure(evaluation["worst_group"])
-            tiles.append((f"worst group, {shortened(visible(str(label)), 40)}", f"{worst} %", ""))
-    if run.faults:
-        tiles.append(("unreadable", figure(len(run.faults)), "left out, see quarantine"))
-    return tiles
-
-
 def _classes(
     run: ReportInput, ranked: Ranked, picked: Picked, album: Album
 ) -> list[dict[str, Any]]:
@@ -138,7 +102,6 @@ def _classes(
                 "number": c,
                 "label": label,
                 "n": len(ranked.orders[c]),
-                "buckets": len(counts[label]),
                 "chart": chart,
                 "heatmap": _heatmap(run.heatmaps.get(ENDS, {}), label),
                 "most": album.take(picked.most[c].tolist()),
@@ -165,7 +128,9 @@ def _biases(
             }
             for contrast in picked.contrasts[bias.stage]
         ]
-        panels.sort(key=lambda panel: round(panel["share"], 2))  # those that break it are there
+        said = {c for w in bias.found.get("words") or () for c in w["phrases"]}
+        # Where a word is of, and those that break it are.
+        panels.sort(key=lambda panel: (panel["label"] not in said, round(panel["share"], 2)))
         out.append(
             {
                 "bias": bias,
@@ -220,14 +185,14 @@ def _why(ranked: Ranked, row: int) -> str:
 def _quality(run: ReportInput) -> dict[str, Any]:
     """Ranking quality overall and per class, as far as it was measured."""
     ranking = run.metrics.get("ranking", {})
-    known = {k: v for k, v in RANKING_FIGURES.items() if mean(ranking.get(k)) is not None}
+    known = {k: v for k, v in facts.QUALITY.items() if mean(ranking.get(k)) is not None}
     per_class = ranking.get("per_class", {}) if known else {}
     return {
         "figures": [
             (label, figure(ranking[k], 2 if k != "pd" else 1), meaning)
             for k, (label, meaning) in known.items()
         ],
-        "columns": [RANKING_FIGURES[k][0] for k in known if k != "pd"],
+        "columns": [facts.QUALITY[k][0] for k in known if k != "pd"],
         "per_class": [
             (label, [figure(values.get(k), 2) for k in known if k != "pd"])
             for label, values in list(per_class.items())[:200]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -44,6 +44,7 @@ class Summary:
     level: Level
     headline: Markup
     answers: list[Answer] = field(default_factory=list)
+    why: str = ""
     steps: list[Step] = field(default_factory=list)
 
 
@@ -60,11 +61,12 @@ def summarise(
 
     `data` (with the options that every command on it takes) and `run` are ready for a shell.
     """
-    summary = _verdict(ranked, cues, biases, metrics.get("verdict"))
+    verdict = metrics.get("verdict")
+    summary = _verdict(ranked, cues, biases, verdict)
     cost = _cost(metrics, comparisons)
     if cost:
         summary.answers.append(Answer("What does it cost a model?", cost))
-    trust = _trust(metrics.get("ranking", {}))
+    trust = _trust(metrics.get("ranking", {}), verdict["reason"] if verdict else "")
     if trust:
         summary.answers.append(Answer("Can the ranking be trusted?", Markup(" ").join(trust)))
     if ranked.noise is not None:
@@ -77,7 +79,11 @@ def _verdict(
     ranked: Ranked, cues: Sequence[Cue], biases: Sequence[Bias], verdict: Mapping[str, str] | None
 ) -> Summary:
     if cues:
-        return _from_cues(cues)
+        summary = _from_cues(cues)
+        if summary.level != "weak" or not (verdict and verdict["state"] == "found"):
+            return summary
+        found = _from_verdict(biases, verdict)  # by what no column says
+        return replace(found, answers=[*found.answers, *summary.answers])
     if verdict is not None and len(ranked):
         return _from_verdict(biases, verdict)
     if biases:
@@ -96,20 +102,20 @@ def _verdict(
 
 def _from_verdict(biases: Sequence[Bias], verdict: Mapping[str, str]) -> Summary:
     """What the run itself concluded, without attributes."""
-    why = Answer(
-        "Why?", Markup("{}.").format(verdict["reason"][:1].upper() + verdict["reason"][1:])
-    )
+    said = Markup("{}.").format(verdict["reason"][:1].upper() + verdict["reason"][1:])
     if verdict["state"] == "nothing found":
-        return Summary("weak", Markup("No pattern found, and one like it would have been"), [why])
+        headline = Markup("No pattern found, and one like it would have been")
+        return Summary("weak", headline, why=said)
     found = _from_biases(biases) if biases else Summary("unknown", Markup())
+    answers = [Answer("Why?", said), *found.answers] if biases else []
     if verdict["state"] == "found":
-        return Summary(found.level, found.headline, [why, *found.answers])
+        return Summary(found.level, found.headline, answers)
     headline = Markup("The figures cannot show whether there is a pattern: look at the galleries")
     if biases:
         headline = Markup(
             "A possible pattern, which the controls do not confirm: compare both sides"
         )
-    return Summary("unknown", headline, [why, *found.answers])
+    return Summary("unknown", headline, answers, said)
 
 
 def _from_cues(cues: Sequence[Cue]) -> Summary:
@@ -206,8 +212,8 @@ def _cost(metrics: Mapping[str, Any], comparisons: Sequence[Mapping[str, Any]]) 
     return Markup(" ").join(parts)
 
 
-def _trust(ranking: Mapping[str, Any]) -> list[Markup]:
-    said = ranking.get("controls", {}).get("said", ())
+def _trust(ranking: Mapping[str, Any], told: str) -> list[Markup]:
+    said = [one for one in ranking.get("controls", {}).get("said", ()) if one not in told]
     out = [Markup("{}.").format(str(one)[:1].upper() + str(one)[1:]) for one in said]
     learned = mean(ranking.get("learned"))
     share = mean(ranking.get("largest_bucket_share"))

@@ -164,7 +164,7 @@ def ranking_of(
     """The ranking of the training split, with who is likely mislabelled; every command's own."""
     with meter.phase("open"):
         task = prepared.rank_task(ranker)
-    with meter.phase("rank"):
+    with meter.phase("rank"), session.working("ranking"):
         result = ranker.rank(task, session, monitor)
     with meter.phase("measure"):
         part, inputs = prepared.split("train")

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from sebra import __version__
 from sebra.errors import UsageError
@@ -13,7 +17,7 @@ from sebra.runs.folder import HISTORY, METRICS, RANKING, REPORT, RunFolder
 from sebra.runs.seal import seal_again
 from sebra.samples.open import open_samples
 from sebra.samples.parquet import read_parquet
-from sebra.samples.table import Samples
+from sebra.samples.table import ImageFiles, Samples
 from sebra.showing.report import ReportInput, write_report
 from sebra.showing.thumbnails import heated
 from sebra.workflows.saliency import load_saliency
@@ -38,10 +42,9 @@ def report_run(folder: RunFolder, out: str | None = None, data: str | None = Non
         comparisons = ({"name": name, "evaluation": metrics["evaluation"]},)
         if metrics.get("plain"):
             comparisons = ({"name": "plain training", "evaluation": metrics["plain"]}, *comparisons)
-    found = write_report(
-        report_input(folder, samples, config, metrics, comparisons),
-        Path(out) if out else folder.path / REPORT,
-    )
+    page = Path(out) if out else folder.path / REPORT
+    shown = report_input(folder, samples, config, metrics, comparisons)
+    found = write_report(replace(shown, originals=_originals(samples, page)), page)
     if out is None:
         seal_again(folder.path, REPORT)
     return found
@@ -76,6 +79,19 @@ def report_input(
         },
         verdicts=verdicts_of(folder).to_dict(),
     )
+
+
+def _originals(samples: Samples, page: Path) -> str:
+    """The folder whose files the ids are, seen from the page; "" where ids are no files."""
+    content, ids = samples.content, samples.ids.tolist()
+    if not isinstance(content, ImageFiles) or not ids:
+        return ""
+    root = Path(str(content.paths[0]).removesuffix(str(ids[0])))
+    if any(root / i != p for i, p in zip(ids, content.paths, strict=True)):
+        return ""
+    with suppress(ValueError):  # on another drive
+        return quote(Path(os.path.relpath(root, page.parent)).as_posix()) + "/"
+    return ""
 
 
 def _history(file: Path) -> pd.DataFrame | None:

@@ -21,14 +21,14 @@ from sebra_bench.carryover.sets import BenchSet, encoder_folder, weights_file
 from sebra_bench.rows import ROWS, Row, Rows, read_rows
 from sebra_tools.naming import families_of, pattern_words
 from sebra_tools.places import place_of
-from sebra_tools.words import CENTRE, Word
+from sebra_tools.words import CENTRE, MARK, Word, sides_of
 
 Array = npt.NDArray[Any]
 EDGES = {BORDER, *PLACES} - {CENTRE}
 # The kinds of words that are right for a nuisance of pictures.
 RIGHT: dict[str, set[str]] = {
-    "watermark": EDGES,
-    "border": EDGES,
+    "watermark": {*EDGES, MARK},
+    "border": {*EDGES, MARK},
     "position": EDGES,
     "cast": {COLOUR},
     "brightness": {LIGHT},
@@ -70,8 +70,7 @@ def row_of(name: str, planted: Planted) -> Row:
     row["true"] = _said(part, run.prepared, planted, _follow(part))
     stage = _stage(run, part)
     if stage is not None:
-        follows = run.ranking.table[stage].to_numpy() > 0.5
-        row["found"] = _said(part, run.prepared, planted, follows)
+        row["found"] = _said(part, run.prepared, planted, run.ranking.table[stage].to_numpy())
     return row
 
 
@@ -123,7 +122,7 @@ def _peaks(
     """
     out: dict[str, float | None] = {}
     for c, label in enumerate(part.classes):
-        sides = [np.flatnonzero((part.labels == c) & (follows == s)) for s in (True, False)]
+        sides = sides_of(follows, part.labels, c)
         found = place_of(content, *sides)
         if found is None:
             out[label] = None

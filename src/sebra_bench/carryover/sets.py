@@ -26,7 +26,7 @@ from sebra_bench.carryover.questions import (
 from sebra_bench.carryover.schemes import Scheme
 
 ORDINARY, PLANTED, BIASED = "ordinary", "planted", "biased"
-SETTINGS, REPORT = "settings", "report"
+SETTINGS, REPORT, NAMING = "settings", "report", "naming"
 QUICK = "quick"
 WEIGHTS = Path("weights", "resnet18_imagenet_backbone_fp16.safetensors")
 Make = Callable[[], str]
@@ -69,7 +69,7 @@ def encoder_folder() -> str | None:
 
 def all_sets() -> dict[str, BenchSet]:
     """Every set by its name, ordinary ones first."""
-    found = [*_ordinary(), *_planted(), *_biased()]
+    found = [*_ordinary(), *_planted(), *_more_planted(), *_biased()]
     return {s.name: s for s in found}
 
 
@@ -84,7 +84,7 @@ def choose_sets(names: Sequence[str]) -> list[BenchSet]:
         if not group:
             raise UsageError(
                 f"--sets: no set {name!r}; choose from ordinary, planted, biased, settings, "
-                f"report, quick, {', '.join(known)}"
+                f"report, naming, quick, {', '.join(known)}"
             )
         chosen |= {s.name: s for s in group}
     return list(chosen.values())
@@ -100,7 +100,7 @@ def choose_planted(names: Sequence[str]) -> list[BenchSet]:
 
 def _groups(s: BenchSet) -> tuple[str, ...]:
     """Names by which a set is chosen together with others."""
-    found = (s.kind, s.role, f"{s.kind}:{s.role}")
+    found = (s.role,) if s.role == NAMING else (s.kind, s.role, f"{s.kind}:{s.role}")
     return (*found, QUICK) if s.name in QUICK_SETS else found
 
 
@@ -185,12 +185,23 @@ def _planted() -> list[BenchSet]:
             ("sick-source", TOKEN, Scheme()),
         ],
     }
-    found = []
-    for role, entries in grid.items():
-        for canvas, nuisance, scheme in entries:
-            name = planted_name(canvas, nuisance, scheme)
-            found.append(_planted_set(name, role, canvas, nuisance, scheme))
-    return found
+    return [_planted_set(role, *entry) for role, entries in grid.items() for entry in entries]
+
+
+def _more_planted() -> list[BenchSet]:
+    """Other nuisances on the same canvases, only to ask what they are called."""
+    entries = [
+        ("dogs2", "watermark", Scheme()),
+        ("dogs2", "cast", Scheme("one")),
+        ("pets2", "border", Scheme()),
+        ("pets2", "brightness", Scheme()),
+        ("town", "border", Scheme(share=0.90)),
+        ("vehicles", "blur", Scheme("two")),
+        ("objects", "watermark", Scheme("one")),
+        ("iris", CONSTANT, Scheme()),
+        ("sick-length", TOKEN, Scheme("one")),
+    ]
+    return [_planted_set(NAMING, *entry) for entry in entries]
 
 
 def planted_name(canvas: str, nuisance: str, scheme: Scheme) -> str:
@@ -205,7 +216,8 @@ def planted_name(canvas: str, nuisance: str, scheme: Scheme) -> str:
     return "-".join(parts)
 
 
-def _planted_set(name: str, role: str, canvas: str, nuisance: str, scheme: Scheme) -> BenchSet:
+def _planted_set(role: str, canvas: str, nuisance: str, scheme: Scheme) -> BenchSet:
+    name = planted_name(canvas, nuisance, scheme)
     # Not the same class carries every nuisance, and not the same samples break it.
     seed = sum(name.encode()) % 100
 

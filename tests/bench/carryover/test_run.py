@@ -20,6 +20,7 @@ from sebra_bench.carryover.run import PLAIN, CarryOptions, carryover
 from sebra_bench.carryover.schemes import Scheme
 from sebra_bench.carryover.sets import (
     BIASED,
+    NAMING,
     ORDINARY,
     PLANTED,
     REPORT,
@@ -199,13 +200,16 @@ def test_a_pattern_is_found_where_a_stage_tells_its_samples_apart(marked):
 def test_every_kind_of_set_has_both_roles_and_there_are_enough_ordinary_ones():
     found = all_sets().values()
     for kind in (ORDINARY, PLANTED, BIASED):
-        assert {s.role for s in found if s.kind == kind} == {SETTINGS, REPORT}
+        assert {s.role for s in found if s.kind == kind} - {NAMING} == {SETTINGS, REPORT}
     assert sum(s.kind == ORDINARY for s in found) >= 14
 
 
 def test_sets_are_chosen_by_name_kind_or_role():
     assert [s.name for s in choose_sets(["wine", "bar"])] == ["wine", "bar"]
     assert {s.kind for s in choose_sets(["planted"])} == {PLANTED}
+    assert {s.role for s in choose_sets(["planted"])} == {SETTINGS, REPORT}
+    more = choose_sets(["planted", "naming"])
+    assert len({s.name for s in more}) == 40
     assert {s.role for s in choose_sets(["report"])} == {REPORT}
     assert {(s.kind, s.role) for s in choose_sets(["planted:report"])} == {(PLANTED, REPORT)}
     assert len(choose_sets(["quick"])) == len(sets.QUICK_SETS)

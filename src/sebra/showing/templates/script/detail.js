@@ -71,6 +71,9 @@ const drawDetail = () => {
   byId("d-place").textContent = `${shown.place + 1} of ${shown.tiles.length}`;
   byId("d-previous").disabled = shown.place === 0;
   byId("d-next").disabled = shown.place === shown.tiles.length - 1;
+  const original = byId("d-original"); // beside the page's own file, not where it is served
+  original.hidden = !report.originals || location.protocol !== "file:";
+  original.firstElementChild.href = report.originals + sample.id.split("/").map(encodeURIComponent).join("/");
   drawMarks(sample);
 };
 const openDetail = (tile) => {
