@@ -36,6 +36,18 @@ def _tried(trial: Path) -> tuple[str, ...]:
     return tuple(name for _, name in found) or (PLAIN,)
 
 
+@cache
+def _core() -> Any:
+    """One for the whole process.
+
+    Each gives the thread a stack for signals and takes it away at its end: of two, the later to end
+    brings back the other's, which is gone, and the next signal ends the process.
+    """
+    import openvino
+
+    return openvino.Core()
+
+
 def compiled(
     module: nn.Module, probe: Tensor, precision: str, free: Sequence[int]
 ) -> Iterator[Run]:
@@ -65,7 +77,7 @@ def compiled(
     }
 
     def laid_out(model: Any) -> Any:
-        return openvino.Core().compile_model(model, "CPU", settings)
+        return _core().compile_model(model, "CPU", settings)
 
     if precision == ROUNDED:
         from openvino._offline_transformations import apply_moc_transformations

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
+import subprocess
+import sys
 from types import SimpleNamespace
 
 import numpy as np
@@ -291,3 +294,34 @@ def test_the_rounded_convolutions_are_computed_in_eight_bits(monkeypatch):
     ]
     assert len(kinds) == 20
     assert sum(kind in ("i8", "u8") for kind in kinds) >= 16
+
+
+TWO_ENGINES_AND_A_SIGNAL = """
+import gc, os, signal, torch
+from sebra_kernels.frozen import compiled
+
+signal.signal(signal.SIGINT, lambda *_: print("heard", flush=True))
+module, probe = torch.nn.Conv2d(3, 4, 3).eval(), torch.rand(2, 3, 8, 8)
+first, second = (next(compiled(module, probe, "f32", [0])) for _ in range(2))
+first(probe), second(probe)
+del first
+gc.collect()
+del second
+gc.collect()
+os.kill(os.getpid(), signal.SIGINT)
+"""
+
+
+def test_signals_arrive_after_engines_are_gone():
+    """OpenVINO lends the main thread a stack for signals; a stop must not end in a crash."""
+    pytest.importorskip("openvino")
+    command = [sys.executable, "-c", TWO_ENGINES_AND_A_SIGNAL]
+    path = os.pathsep.join(sys.path)
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": path},
+    )
+    assert (done.returncode, done.stdout) == (0, "heard\n"), done.stderr
