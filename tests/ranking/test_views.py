@@ -12,9 +12,11 @@ from ranking.toys import task_of
 from sebra.engine.session import Session
 from sebra.engine.task import Task
 from sebra.engine.views import View
+from sebra.ranking import views
 from sebra.ranking.atoms import atoms_of
 from sebra.ranking.clouds import log_concave, second_cloud
-from sebra.ranking.evidence import evidence_of
+from sebra.ranking.crossfit import HeadJudge
+from sebra.ranking.evidence import Evidence, evidence_of
 from sebra.ranking.patterns import PatternModel
 from sebra.ranking.peel import PeelConfig, PeelRanker
 from sebra.ranking.ranking import Blind
@@ -152,3 +154,31 @@ def test_a_task_through_a_view_has_its_columns_and_the_same_samples() -> None:
     wanted = part.seen(everyone)[:, [1, 34]]
     torch.testing.assert_close(part.through(view).batch(everyone), wanted)
     assert part.seen(everyone).shape == (3, 36)
+
+
+@pytest.mark.parametrize("share", [0.95, 0.5])
+def test_views_without_a_prospect_change_nothing_and_cost_no_model(share, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    """Models of all else are asked only where their answer can matter."""
+    task, _ = marked(share)
+    asked: list[int] = []
+    tell = HeadJudge.tell_class
+    monkeypatch.setattr(
+        HeadJudge, "tell_class", lambda self, y, w: asked.append(1) or tell(self, y, w)
+    )
+    sure = Evidence(*np.full((4, 2), 99.0))
+
+    def promising(told, rest, *other):  # type: ignore[no-untyped-def]
+        return sure if rest is None else evidence_of(told, rest, *other)
+
+    found = []
+    for look in (evidence_of, promising):
+        monkeypatch.setattr(views, "evidence_of", look)
+        asked.clear()
+        result = PeelRanker(PeelConfig()).rank(task, Session(), Blind())
+        found.append((result, len(asked)))
+    (quick, few), (whole, many) = found
+    assert few < many
+    assert list(quick.stages) == list(whole.stages)
+    for name, column in quick.stages.items():
+        np.testing.assert_array_equal(column, whole.stages[name])
+    np.testing.assert_array_equal(quick.bucket, whole.bucket)

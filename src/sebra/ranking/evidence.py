@@ -21,8 +21,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.special import log_ndtr, ndtr
-from scipy.stats import binom
+from scipy.special import gammaln, log_ndtr, ndtr
 
 from sebra.ranking.balance import Flags, Floats, Ints, best_other
 from sebra.ranking.clouds import second_cloud
@@ -96,7 +95,8 @@ class Evidence:
         # to more than the total at most 2^k times as often as k that are not cut off.
         k = np.arange(1, m + 1)
         often = k * np.log(2) + log_ndtr(-total / np.sqrt(k))
-        cloud = np.exp(np.minimum(0.0, often)) @ binom.pmf(k, m, 0.5)
+        heads = np.exp(gammaln(m + 1) - gammaln(k + 1) - gammaln(m - k + 1) - m * np.log(2))
+        cloud = np.exp(np.minimum(0.0, often)) @ heads
         lean = self.sums[some].sum() / self.spreads[some].sum() ** 0.5
         return (float(cloud) if total else 1.0), float(ndtr(-lean))
 
@@ -106,14 +106,20 @@ class Evidence:
 
 
 def evidence_of(
-    told: Floats, rest: Floats, labels: Ints, suspects: Flags, heard: Flags, most: float = 0.0
+    told: Floats,
+    rest: Floats | None,
+    labels: Ints,
+    suspects: Flags,
+    heard: Flags,
+    most: float = 0.0,
 ) -> Evidence:
     """The evidence for a candidate.
 
     told, rest: held-out logits, n x classes, of models that see the candidate and of models that
-    see the class by all else. suspects: may break the candidate; a class without any has no
-    evidence. heard: follow the patterns found so far, so they are one cloud of their class as far
-    as is known. most: the share of a class that must lie on its own side of half way.
+    see the class by all else (None: as if no label were wrong). suspects: may break the candidate;
+    a class without any has no evidence. heard: follow the patterns found so far, so they are one
+    cloud of their class as far as is known. most: the share of a class that must lie on its own
+    side of half way.
     """
     clouds, rights, sums, spreads = np.zeros((4, told.shape[1]))
     second = best_other(told, labels)
@@ -121,7 +127,9 @@ def evidence_of(
         here, others = np.flatnonzero((labels == c) & heard), np.flatnonzero((labels != c) & heard)
         place = _places(told[:, c], here, others)
         if place is not None and (place[here] < 0.5).mean() >= most:
-            own = _own_or_wrong(place, rest, labels, second, here)
+            own = np.ones(len(here))
+            if rest is not None:
+                own = _own_or_wrong(place, rest, labels, second, here)
             sums[c], spreads[c] = _sum_and_spread(place[here], np.where(own > 0, 1.0, -1.0))
             clouds[c], share = second_cloud(place[here], place[others])
             # Of samples at a place 1 - share are ordinary ones of the class: those are at the end.

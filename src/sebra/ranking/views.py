@@ -73,7 +73,8 @@ def strongest(
     its number, -1 for none. A cloud that leans where the plain model does not does so by nature.
     """
     found = [find_candidate(judge, before, labels, trust, heard)]
-    found += [_in_view(view, judge, before, labels, trust, heard) for view in views]
+    many = 1 + len(views)
+    found += [_in_view(view, judge, before, labels, trust, heard, many) for view in views]
     easy = found[0]["easy"]
     goes_by = easy.numpy() if plain is None else plain
     leans = np.zeros(len(found))
@@ -111,18 +112,28 @@ def centred(values: Floats, labels: Ints, some: Flags) -> Floats:
 
 
 def _in_view(
-    view: Judge, judge: Judge, before: Flags, labels: Ints, trust: Floats, heard: Flags
+    view: Judge,
+    judge: Judge,
+    before: Flags,
+    labels: Ints,
+    trust: Floats,
+    heard: Flags,
+    looks: int,
 ) -> dict[str, Tensor]:
     """The pattern of a view: of every class what sets it apart from all others there. Several may
-    share a mark, so each is told for itself, not against the likeliest other."""
+    share a mark, so each is told for itself, not against the likeliest other.
+
+    Models of all else are only asked where there would be evidence if no label were wrong.
+    """
     y, weights = torch.from_numpy(labels), torch.from_numpy(neutral_weights(before, labels, trust))
     told = view.tell_apart(y, weights).double().numpy()
     head, (thresholds, apart) = view.head, half_way(told, labels)
     margin = told[np.arange(len(labels)), labels] - thresholds[labels]
     seems = np.where((margin > 0) | ~apart[labels], labels, best_other(told, labels))
-    looks, evidence = looks_weights(seems, labels), Evidence.none(told.shape[1])
-    if looks.sum() > 0:
-        rest = judge.tell_class(y, torch.from_numpy(looks)).double().numpy()
+    given, evidence = looks_weights(seems, labels), Evidence.none(told.shape[1])
+    at_most = evidence_of(told, None, labels, seems != labels, heard, MOST)
+    if given.sum() > 0 and at_most.chance(looks) <= COVERED:
+        rest = judge.tell_class(y, torch.from_numpy(given)).double().numpy()
         evidence = evidence_of(told, rest, labels, seems != labels, heard, MOST)
     scale = max(float(margin.std()), 1e-12)
     head = None if head is None else head / scale

@@ -208,7 +208,7 @@ def add_noise(
 
 
 def judge(run: RankRun, ranker: Ranker[Any], session: Session, meter: Meter) -> None:
-    """Tries the ranker on copies of the data, as long as the run took so far; then the verdict.
+    """Tries the ranker on copies of the data, half as long as the run took so far; then a verdict.
 
     Controls run over features alone, and not for a ranker that goes by a person's marks.
     """
@@ -217,7 +217,7 @@ def judge(run: RankRun, ranker: Ranker[Any], session: Session, meter: Meter) -> 
         task = run.prepared.rank_task(ranker)
         with meter.phase("controls"), session.working("trying it on copies of the data"):
             again = partial(type(ranker), ranker.config)
-            controls = run_controls(task, again, meter.so_far(), ranker.names_patterns)
+            controls = run_controls(task, again, meter.so_far() / 2, ranker.names_patterns)
     elif run.prepared.mode != "features":
         session.note(
             "the ranking was not tried on copies of the data (no controls, no trust): that needs "
