@@ -36,16 +36,20 @@ def _tried(trial: Path) -> tuple[str, ...]:
     return tuple(name for _, name in found) or (PLAIN,)
 
 
-@cache
+_KEPT: list[Any] = []
+
+
 def _core() -> Any:
-    """One for the whole process.
+    """A core of its own for a model, never to end.
 
     Each gives the thread a stack for signals and takes it away at its end: of two, the later to end
-    brings back the other's, which is gone, and the next signal ends the process.
+    brings back the other's, which is gone, and the next signal ends the process. Models of one core
+    share what runs them, and some have ended the process that way.
     """
     import openvino
 
-    return openvino.Core()
+    _KEPT.append(openvino.Core())
+    return _KEPT[-1]
 
 
 def compiled(

@@ -142,10 +142,18 @@ def test_a_preset_for_features_changes_the_steps_over_features_only(presets):
 
 
 def test_shared_values_without_a_field_are_passed_over_but_own_ones_are_refused(presets):
-    presets(paper_x="[rank]\nnonsense = 1", paper_y="[rank.sebra]\nnonsense = 1")
+    presets(paper_x="[rank]\nuse_u = true", paper_y="[rank.sebra]\nnonsense = 1")
     assert settle(Settings, "rank", "sebra", "finetune", "paper/x").config == Settings()
     with pytest.raises(UsageError, match=r"rank\.sebra has no setting 'nonsense'"):
         settle(Settings, "rank", "sebra", "finetune", "paper/y")
+
+
+@pytest.mark.parametrize("role", ["rank", "debias"])
+def test_a_shared_value_that_no_method_has_is_refused(tmp_path, role):
+    preset = tmp_path / "mine.toml"
+    preset.write_text(f"[{role}]\nepochz = 3\n", encoding="utf-8")
+    with pytest.raises(UsageError, match=f"no method of {role} has a setting 'epochz'"):
+        settle(SebraConfig, role, "sebra", "features", str(preset))
 
 
 def test_values_are_read_as_the_type_of_their_field():

@@ -150,7 +150,7 @@ def _heads_over_features(task: Task, judges: Judges) -> list[Candidate]:
     full = cache(partial(balanced.of_all, x, y, weights))
     for share in BALANCES:
         mixed = torch.lerp(found.logits, balanced.logits, share)
-        head = partial(_between, plain, full, share)
+        head = partial(lambda s: torch.lerp(plain(), full(), s), share)
         out.append(Candidate(share, network, mixed, moments, head))
     return out
 
@@ -174,10 +174,6 @@ def _refitted(network: Network, judges: Judges) -> list[Candidate]:
         head = partial(fitted, x, y, classes, weights, c, own)
         out.append(Candidate(1.0, network, z, moments, head))
     return out
-
-
-def _between(plain: Callable[[], Tensor], full: Callable[[], Tensor], share: float) -> Tensor:
-    return full() if share == 1 else torch.lerp(plain(), full(), share)
 
 
 def _trained(name: str, method: Method[Any], task: Task, help: Help, session: Session) -> Network:

@@ -155,11 +155,7 @@ def even_head(x: Tensor, y: Tensor, task: Task, weights: Tensor) -> CrossHead:
 
 
 def _over_columns(
-    x: Tensor,
-    y: Tensor,
-    task: Task,
-    weights: Tensor,
-    score: Callable[[Tensor], float],
+    x: Tensor, y: Tensor, task: Task, weights: Tensor, score: Callable[[Tensor], float]
 ) -> CrossHead:
     found = []
     for columns in dict.fromkeys((x.shape[1], task.core or x.shape[1])):

@@ -48,11 +48,7 @@ class Judges:
 
     @classmethod
     def _of(
-        cls,
-        tasks: tuple[Task, ...],
-        stages: Tensor | None,
-        task: Task,
-        theirs: Tensor | None,
+        cls, tasks: tuple[Task, ...], stages: Tensor | None, task: Task, theirs: Tensor | None
     ) -> Judges:
         y = torch.cat([t.targets for t in tasks]).cpu()
         stages = None if stages is None else stages.cpu()

@@ -112,13 +112,7 @@ def centred(values: Floats, labels: Ints, some: Flags) -> Floats:
 
 
 def _in_view(
-    view: Judge,
-    judge: Judge,
-    before: Flags,
-    labels: Ints,
-    trust: Floats,
-    heard: Flags,
-    looks: int,
+    view: Judge, judge: Judge, before: Flags, labels: Ints, trust: Floats, heard: Flags, looks: int
 ) -> dict[str, Tensor]:
     """The pattern of a view: of every class what sets it apart from all others there. Several may
     share a mark, so each is told for itself, not against the likeliest other.

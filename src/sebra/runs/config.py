@@ -6,10 +6,13 @@ import dataclasses
 import types
 import typing
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+from sebra.debiasing.registry import METHODS
 from sebra.errors import UsageError
+from sebra.ranking.registry import RANKERS
 from sebra.settings import of_mode
 from sebra.whole import of_toml
 
@@ -174,7 +177,11 @@ def _section(
     section = preset.get(role, {})
     if not isinstance(section, Mapping) or not isinstance(section.get(method, {}), Mapping):
         raise UsageError(f"preset: {role} and {role}.{method} must be tables of settings")
-    shared = {k: v for k, v in section.items() if not isinstance(v, Mapping) and k in fields}
+    shared = {k: v for k, v in section.items() if not isinstance(v, Mapping)}
+    strange = set(shared) - fields and set(shared) - fields - _settings_of(role)
+    if strange:
+        raise UsageError(f"preset: no method of {role} has a setting {min(strange)!r:.60}")
+    shared = {k: v for k, v in shared.items() if k in fields}
     own = section.get(method, {})
     unknown = [k for k in own if k not in fields]
     if unknown:
@@ -184,6 +191,15 @@ def _section(
         if not _fits(value, hints[name]):
             raise UsageError(f"preset: {role} has {name} = {value!r:.40}, not a valid {name}")
     return shared, dict(own)
+
+
+@cache
+def _settings_of(role: str) -> frozenset[str]:
+    """The settings of all rankers or of all methods."""
+    kinds = [
+        entry.load().config_class for entry in (RANKERS if role == "rank" else METHODS).values()
+    ]
+    return frozenset(f.name for kind in kinds for f in dataclasses.fields(kind))
 
 
 def _fits(value: Any, hint: Any) -> bool:
