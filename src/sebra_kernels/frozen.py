@@ -36,20 +36,16 @@ def _tried(trial: Path) -> tuple[str, ...]:
     return tuple(name for _, name in found) or (PLAIN,)
 
 
-_KEPT: list[Any] = []
-
-
+@cache
 def _core() -> Any:
-    """A core of its own for a model, never to end.
+    """One for the whole process.
 
     Each gives the thread a stack for signals and takes it away at its end: of two, the later to end
-    brings back the other's, which is gone, and the next signal ends the process. Models of one core
-    share what runs them, and some have ended the process that way.
+    brings back the other's, which is gone, and the next signal ends the process.
     """
     import openvino
 
-    _KEPT.append(openvino.Core())
-    return _KEPT[-1]
+    return openvino.Core()
 
 
 def compiled(
@@ -67,6 +63,8 @@ def compiled(
         warnings.simplefilter("ignore")  # of what a trace fixes: `quickest` compares the results
         trace: Any = torch.jit.trace
         traced = trace(module, probe[:_TRACED], check_trace=False)
+        # OpenVINO may end the process after it has refused an input, so torch is asked first.
+        traced(probe[: _TRACED + 1])
         decoder = TorchScriptPythonDecoder(traced)
     # Not by openvino.convert_model, which reports to its makers.
     front_end: Any = FrontEndManager().load_by_framework("pytorch")
