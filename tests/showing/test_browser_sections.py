@@ -62,17 +62,22 @@ def ids(page: Any, gallery: str) -> list[str]:
     return page.locator(f"{gallery} .tile").evaluate_all("tiles => tiles.map(t => t.title)")
 
 
-def test_both_sides_of_a_bias_open_by_mouse_and_by_keyboard(page: Any) -> None:
-    table = full_run().table
-    boats = table[table["label"] == "boat"].sort_values("stage_2")
-    assert ids(page, BREAKS) == boats["id"].tolist()[:12]
-    assert ids(page, FOLLOWS) == boats["id"].tolist()[::-1][:12]
-    tile = page.locator(f"{BREAKS} .tile").first
+def open_tile(page: Any, tile: Any) -> None:
+    """Clicks a picture once it is drawn: until then what lies above may still move it."""
     tile.scroll_into_view_if_needed()
     page.wait_for_function(
         "t => t.querySelector('img').naturalWidth > 0", arg=tile.element_handle()
     )
     tile.click()
+    page.locator("dialog[open] #d-place").wait_for()
+
+
+def test_both_sides_of_a_bias_open_by_mouse_and_by_keyboard(page: Any) -> None:
+    table = full_run().table
+    boats = table[table["label"] == "boat"].sort_values("stage_2")
+    assert ids(page, BREAKS) == boats["id"].tolist()[:12]
+    assert ids(page, FOLLOWS) == boats["id"].tolist()[::-1][:12]
+    open_tile(page, page.locator(f"{BREAKS} .tile").first)
     assert "breaks it" in page.locator("#d-table tr", has_text="pattern 2").inner_text()
     page.keyboard.press("ArrowRight")
     page.keyboard.press("Escape")
@@ -136,7 +141,7 @@ def test_suspects_say_why_and_offer_their_label(page: Any) -> None:
     assert "0.90" in first.inner_text()
     assert "unlike every boat" in first.inner_text()
     suggested = full_run().table["suggested"][0]
-    first.locator(".tile").click()
+    open_tile(page, first.locator(".tile"))
     facts = page.locator("#d-table").inner_text()
     assert f"suggested label\t{suggested}" in facts
     assert "why\tunlike every boat" in facts
@@ -148,7 +153,7 @@ def test_suspects_say_why_and_offer_their_label(page: Any) -> None:
 
 
 def test_suspects_are_walked_one_after_the_other(page: Any) -> None:
-    page.locator(".suspects .tile").first.click()
+    open_tile(page, page.locator(".suspects .tile").first)
     assert page.locator("#d-place").inner_text().startswith("1 of 12")
     first = shown = page.locator("#d-id").inner_text()
     page.keyboard.press("ArrowRight")
@@ -275,7 +280,7 @@ def test_hostile_names_in_every_late_section_are_texts(watched: Watched, tmp_pat
     assert HOSTILE[0] in page.locator(".suspects > li").nth(1).inner_text()
     assert HOSTILE[0] in page.locator("#biases .heatmap img").first.get_attribute("alt")
     assert HOSTILE[0] in page.locator("#biases .hint").first.inner_text()
-    page.locator(".suspects .tile").nth(1).click()
+    open_tile(page, page.locator(".suspects .tile").nth(1))
     page.locator("#d-table tr", has_text="suggested label").wait_for()
     facts = page.locator("#d-table").inner_text()
     assert f"why\t{HOSTILE[1]}" in facts
