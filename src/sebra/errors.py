@@ -67,6 +67,13 @@ def stop(signum: int, frame: object) -> None:
     raise Interrupted("interrupted; run the same command with --resume to continue", signum)
 
 
+def interruption(error: BaseException | None) -> Interrupted | None:
+    """The signal behind an error, where a library was stopped and made another error of it."""
+    while error is not None and not isinstance(error, Interrupted):
+        error = error.__cause__ or error.__context__
+    return error
+
+
 def reason(error: BaseException) -> str:
     """What an error says, in one line."""
     said = str(getattr(error, "strerror", None) or error).strip()

@@ -6,6 +6,7 @@ import io
 import os
 import re
 import signal
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -13,11 +14,12 @@ import pytest
 
 import miniatures
 import sebra
+from sebra.cli.main import run
 from sebra.cli.options import unfinished
 from sebra.cli.output import Bars
 from sebra.engine import packing
 from sebra.engine.session import STATE, Session
-from sebra.errors import Interrupted
+from sebra.errors import Interrupted, stop
 from sebra.measuring.groups import score
 from sebra.samples.leakage import leakage, leakage_note
 from sebra.samples.open import open_samples
@@ -153,3 +155,17 @@ def test_a_message_under_a_bar_stands_on_a_line_of_its_own(monkeypatch):
     bars.finish()
     plain = re.sub(r"\x1b\[[?0-9;]*[a-zA-Z]", "", screen.getvalue()).replace("\r", "\n")
     assert "sebra: something to know" in plain.split("\n")
+
+
+def test_a_stop_inside_a_library_that_makes_another_error_of_it_is_a_stop(monkeypatch, capsys):
+    """NumPy says "not a valid format" where its own Python code was stopped by SIGTERM."""
+
+    def stopped(*_args, **_more):
+        try:
+            stop(signal.SIGTERM, None)
+        except BaseException as error:
+            raise ValueError("is not a valid PEP 3118 buffer format string") from error
+
+    monkeypatch.setattr("typer.main.get_command", lambda _: SimpleNamespace(main=stopped))
+    assert run(["rank", "demo"]) == 143
+    assert "interrupted; run the same command with --resume" in capsys.readouterr().err

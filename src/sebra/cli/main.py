@@ -13,7 +13,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from sebra import __version__
+from sebra import __version__, errors
 from sebra.cli import data, debias, rank, show
 from sebra.cli.output import begun
 from sebra.errors import Interrupted, SebraError, UsageError, of_memory, of_system, reason, stop
@@ -93,7 +93,10 @@ def run(arguments: list[str]) -> int:
         logging.basicConfig(format="sebra: %(message)s", level=logging.WARNING, stream=sys.stderr)
         command = typer.main.get_command(app)
         is_main()  # refuses an environment that is no launcher's before any work
-        result = command.main(arguments, prog_name="sebra", standalone_mode=False)
+        try:
+            result = command.main(arguments, prog_name="sebra", standalone_mode=False)
+        except Exception as error:  # a library may have been stopped and said something else
+            raise (errors.interruption(error) or error) from error.__cause__
         return int(result) if isinstance(result, int) else 0
     except (SebraError, Interrupted) as error:
         return _say(str(error), error.exit_status)

@@ -73,8 +73,7 @@ def strongest(
     its number, -1 for none. A cloud that leans where the plain model does not does so by nature.
     """
     found = [find_candidate(judge, before, labels, trust, heard)]
-    many = 1 + len(views)
-    found += [_in_view(view, judge, before, labels, trust, heard, many) for view in views]
+    found += [_in_view(v, judge, before, labels, trust, heard, 1 + len(views)) for v in views]
     easy = found[0]["easy"]
     goes_by = easy.numpy() if plain is None else plain
     leans = np.zeros(len(found))

@@ -196,10 +196,8 @@ def _section(
 @cache
 def _settings_of(role: str) -> frozenset[str]:
     """The settings of all rankers or of all methods."""
-    kinds = [
-        entry.load().config_class for entry in (RANKERS if role == "rank" else METHODS).values()
-    ]
-    return frozenset(f.name for kind in kinds for f in dataclasses.fields(kind))
+    entries = (RANKERS if role == "rank" else METHODS).values()
+    return frozenset(f.name for e in entries for f in dataclasses.fields(e.load().config_class))
 
 
 def _fits(value: Any, hint: Any) -> bool:
