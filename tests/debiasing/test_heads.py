@@ -132,9 +132,11 @@ def test_the_strength_that_is_found_is_the_best_of_all():
     x, y = overlapping(400)
     x, y = (x - x.mean(0)) / x.std(0), torch.from_numpy(y)
     data, ones = Examples.of(torch.from_numpy(x), y, 3, 0), torch.ones(400)
-    at, logits = data.best(ones, lambda z: told(z, y, ones))
+    at, tried = data.best(ones, lambda z: told(z, y, ones))
     every = data.held_out(ones, STRENGTHS)
-    torch.testing.assert_close(logits, every[at])
+    for logits, expected in zip(tried, every, strict=False):
+        torch.testing.assert_close(logits, expected)
+    assert len(tried) > at
     assert at == int(np.argmax([told(z, y, ones) for z in every]))
 
 
@@ -222,6 +224,9 @@ def test_a_head_of_even_groups_is_the_one_that_tells_them_best():
         for at, z in enumerate(data.held_out(weights, STRENGTHS)):
             every[columns, at] = calibrated(z, y, weights)
     assert (found.columns, found.at) == min(every, key=every.__getitem__)
+    others = found.of_all_strengths()
+    assert torch.equal(others[found.at].logits, found.logits)
+    assert len({float(one.of_all(x, y, weights).norm()) for one in others}) == len(others) > 1
     head = found.of_all(x, y, weights)
     assert head.shape == (31, 2)
     assert bool((head[found.columns : -1] == 0).all())

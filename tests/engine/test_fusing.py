@@ -18,7 +18,8 @@ from torch import nn
 
 from engine.interpreted import run_interpreted
 from sebra.engine import networks
-from sebra.engine.networks import NetworkSpec, build, small_body
+from sebra.engine.bodies import small_body
+from sebra.engine.networks import NetworkSpec, build
 from sebra_kernels import fusing
 
 has_triton = pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed")

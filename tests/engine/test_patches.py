@@ -12,7 +12,7 @@ from frozen_features import extract_features
 from sebra.engine import features, networks
 from sebra.engine.features import Frozen
 from sebra.engine.networks import NetworkSpec
-from sebra.engine.patches import CHANNELS, Basis, Directions, View
+from sebra.engine.patches import CHANNELS, FINER, Basis, Directions, View
 from sebra.loading.inputs import Inputs
 from sebra.samples.table import ImageArray
 
@@ -92,7 +92,17 @@ def test_a_basis_survives_being_text():
     again = Basis.from_text(basis.to_text())
     z, cells = torch.randn(2, 512), torch.randn(2, 256, 5, 5)
     assert torch.equal(again(z, cells), basis(z, cells))
-    assert again.width == basis.width == 2 + 25 * CHANNELS
+    assert again.width == basis.width == 2 + 25 * FINER
+
+
+def test_rankers_see_the_first_directions_of_every_cell_and_last_layers_the_others_too():
+    basis = Basis.of(torch.randn(8, 512), torch.randn(8, 256, 5, 5))
+    z, cells = torch.randn(3, 512), torch.randn(3, 256, 5, 5)
+    made, each = basis(z, cells), basis.channels(cells.permute(0, 2, 3, 1))
+    assert basis.ranked == 2 + 25 * CHANNELS
+    first, finer = made[:, 2 : basis.ranked], made[:, basis.ranked :]
+    torch.testing.assert_close(first.view(3, 5, 5, CHANNELS), each[..., :CHANNELS])
+    torch.testing.assert_close(finer.view(3, 5, 5, FINER - CHANNELS), each[..., CHANNELS:])
 
 
 def test_every_row_is_filled_once_whether_it_gave_the_basis_or_not(tmp_path, monkeypatch):

@@ -39,7 +39,7 @@ from sebra.engine.task import Task
 from sebra.settings import setting
 
 # How far from the plain last layer to the one of groups that count alike.
-BALANCES = tuple(k / 10 for k in range(1, 11))
+BALANCES = tuple(k / 20 for k in range(1, 21))
 # Of last layers that begin at the network's own the strength says how far they may leave it.
 REFITS = (1e-3, 2e-3, 3e-3, 5e-3, 7e-3, 1e-2, 1.5e-2, 2e-2, 3e-2, 1e-1)
 
@@ -100,38 +100,43 @@ class Auto(Method[AutoConfig]):
 
     def fit(self, task: Task, help: Help, session: Session) -> Network:
         """Trains and chooses. Afterwards `choice` says what was decided."""
-        judges, found = self._candidates(task, help, session)
-        kept = judges.jury.choose([c.logits for c in found], self.config.budget)
+        judges, plain, ways = self._candidates(task, help, session)
+        logits = [[one.logits for one in way] for way in ways]
+        place = judges.jury.choose(plain.logits, logits, self.config.budget)
+        kept = plain if place is None else ways[place[0]][place[1]]
         networks = []
-        for one in (found[0], found[kept]):
+        for one in (plain, kept):
             heat = temperature(one.logits, judges.y[judges.rows], judges.ordinary[judges.rows])
             network = task.network()
             network.load_state_dict(one.network.state_dict())
             set_head(network, one.head() / heat, *one.moments)
             networks.append(network)
-        self.choice = _choice(networks[0], found, kept, judges)
+        self.choice = _choice(networks[0], plain, kept, judges)
         session.note(_sentence(self.choice, self.config.budget))
         return networks[1]
 
     def _candidates(
         self, task: Task, help: Help, session: Session
-    ) -> tuple[Judges, list[Candidate]]:
+    ) -> tuple[Judges, Candidate, list[list[Candidate]]]:
+        """Plain training, and ways to debias along which it grows stronger."""
         guide, pool = help.guide, help.pool
         if task.over_features:
             judges = Judges.all_of(task, guide, pool)
-            return judges, _heads_over_features(task, judges)
+            return judges, *_heads_over_features(task, judges)
         assert pool is not None
         judges = Judges.held_out(task, guide, pool)
         shared = {f.name: getattr(self.config, f.name) for f in fields(TrainConfig)}
         free = _trained("free", Erm(TrainConfig(**shared)), task, help, session)
         near = _near(TrainConfig(**shared), task, help, session)
-        return judges, _refitted(min(free, near, key=judges.surprise_at), judges)
+        return judges, *_refitted(min(free, near, key=judges.surprise_at), judges)
 
 
-def _heads_over_features(task: Task, judges: Judges) -> list[Candidate]:
-    """The plain last layer, of training samples alone, then ever more balanced ones, of all.
+def _heads_over_features(task: Task, judges: Judges) -> tuple[Candidate, list[list[Candidate]]]:
+    """The plain last layer, of training samples alone, and ways to balanced ones, of all.
 
-    The way is between calibrated layers: half of it means little where logits differ in size.
+    There is one for every strength of the balanced layer, as the best at the end of its way need
+    not be the best within a budget. Both ends are calibrated: half of a way means little where
+    logits differ in size.
     """
     network, n = task.network(), len(task)
     x, *moments = embedded(network, *judges.tasks)
@@ -140,40 +145,45 @@ def _heads_over_features(task: Task, judges: Judges) -> list[Candidate]:
     found = plain_head(x[rows[ours]], y[rows[ours]], task, torch.ones(int(ours.sum())))
     logits = logits_of(x[rows], found.of_all(*given))
     logits[ours] = found.logits
-    out = [Candidate(0.0, network, logits, moments, partial(found.of_all, *given))]
+    start = Candidate(0.0, network, logits, moments, partial(found.of_all, *given))
+    ways: list[list[Candidate]] = []
     if judges.stages is None:
-        return out
+        return start, ways
     found = replace(found, logits=logits).calibrated(y[rows], ordinary)
     plain = cache(partial(found.of_all, *given))
     weights = even(judges.groups, 1.0)
-    balanced = even_head(x[rows], y[rows], task, weights[rows]).calibrated(y[rows], ordinary)
-    full = cache(partial(balanced.of_all, x, y, weights))
-    for share in BALANCES:
-        mixed = torch.lerp(found.logits, balanced.logits, share)
-        head = partial(lambda s: torch.lerp(plain(), full(), s), share)
-        out.append(Candidate(share, network, mixed, moments, head))
-    return out
+    for end in even_head(x[rows], y[rows], task, weights[rows]).of_all_strengths():
+        balanced = end.calibrated(y[rows], ordinary)
+        full = cache(partial(balanced.of_all, x, y, weights))
+
+        def at(share: float, full: Callable[[], Tensor] = full) -> Tensor:
+            return torch.lerp(plain(), full(), share)
+
+        mixed = ((s, torch.lerp(found.logits, balanced.logits, s)) for s in BALANCES)
+        ways.append([Candidate(s, network, z, moments, partial(at, s)) for s, z in mixed])
+    return start, ways
 
 
-def _refitted(network: Network, judges: Judges) -> list[Candidate]:
-    """The last layer that a network has, then balanced ones ever farther from it.
+def _refitted(network: Network, judges: Judges) -> tuple[Candidate, list[list[Candidate]]]:
+    """The last layer that a network has, and a way to balanced ones ever farther from it.
 
     The last is the one that tells held-out samples best where groups count alike.
     """
     x, *moments = embedded(network, *judges.tasks)
     y, classes, rows = judges.y, judges.classes, judges.rows
     own = standardised_head(*head_of(network), *moments).to(x.device)
-    out = [Candidate(0.0, network, logits_of(x[rows], own), moments, lambda: own)]
+    start = Candidate(0.0, network, logits_of(x[rows], own), moments, lambda: own)
+    way: list[Candidate] = []
     if judges.stages is None:
-        return out
+        return start, []
     weights = even(judges.groups, 1.0)
     data = Examples.of(x[rows], y[rows], classes, judges.seed, own)
     logits = list(data.held_out(weights[rows], REFITS))
     ends = min(range(len(REFITS)), key=lambda k: calibrated(logits[k], y[rows], weights[rows]))
     for c, z in zip(REFITS[: ends + 1], logits[: ends + 1], strict=True):
         head = partial(fitted, x, y, classes, weights, c, own)
-        out.append(Candidate(1.0, network, z, moments, head))
-    return out
+        way.append(Candidate(1.0, network, z, moments, head))
+    return start, [way]
 
 
 def _trained(name: str, method: Method[Any], task: Task, help: Help, session: Session) -> Network:
@@ -206,16 +216,16 @@ def _near(config: TrainConfig, task: Task, help: Help, session: Session) -> Netw
     return network
 
 
-def _choice(plain: Network, found: list[Candidate], kept: int, judges: Judges) -> Choice:
+def _choice(network: Network, plain: Candidate, kept: Candidate, judges: Judges) -> Choice:
     jury, figures = judges.jury, {}
-    for name, one in (("plain", found[0]), ("kept", found[kept])):
+    for name, one in (("plain", plain), ("kept", kept)):
         figures[name] = {**vars(jury.figures(jury.right(one.logits)))}
         if judges.stages is not None:
             figures[name]["patterns"] = jury.sides(one.logits, judges.stages[judges.rows])
     return Choice(
-        plain=plain,
-        kept="debiased" if kept else "plain",
-        balance=found[kept].balance,
+        plain=network,
+        kept="plain" if kept is plain else "debiased",
+        balance=kept.balance,
         patterns=0 if judges.stages is None else judges.stages.shape[1],
         figures=figures,
     )

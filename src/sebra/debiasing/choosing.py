@@ -48,16 +48,6 @@ class Jury:
         out: Floats = (logits.argmax(1).cpu() == self.y).numpy().astype(float)
         return out
 
-    def told(self, logits: Tensor) -> Floats:
-        """How likely each sample's class is said to be, by calibrated probabilities.
-
-        Of a few samples that break a pattern this says more than how many are told rightly.
-        """
-        heat = temperature(logits, self.y, torch.from_numpy(self.share))
-        chances = (logits.double().cpu() / heat).softmax(1)
-        out: Floats = chances[torch.arange(len(self.y)), self.y].numpy()
-        return out
-
     def figures(self, right: Floats) -> Figures:
         hits = np.bincount(self.groups, right)
         accuracy = float((self.share * right).sum())
@@ -72,25 +62,32 @@ class Jury:
         error = float(np.sqrt((self.share**2 * (lost - mean) ** 2).sum()))
         return 100 * mean, 100 * error
 
-    def gain(self, plain: Floats, other: Floats) -> float:
-        """Points that `other` wins in the mean over groups."""
-        won = np.bincount(self.groups, other - plain) / self.sizes
-        return 100 * float(won.mean())
+    def surprise(self, logits: Tensor) -> float:
+        """How badly calibrated probabilities tell the class where groups count alike.
 
-    def choose(self, candidates: Sequence[Tensor], budget: float) -> int:
-        """The position of the candidate to keep: the strongest within the budget.
-
-        The first is plain training, which needs no reason; debiasing grows stronger from there on.
-        Others must not cost more than the budget, nor lose where groups count alike.
+        Of a few samples that break a pattern this says more than how many are told rightly.
         """
-        plain, told = self.right(candidates[0]), self.told(candidates[0])
-        for i in range(len(candidates) - 1, 0, -1):
-            lost, unsure = self.cost(plain, self.right(candidates[i]))
-            if lost + _DOUBT * unsure > budget:
-                continue
-            if self.gain(told, self.told(candidates[i])) > 0:
-                return i
-        return 0
+        return calibrated(logits, self.y, even(torch.from_numpy(self.groups), 1.0))
+
+    def choose(
+        self, plain: Tensor, ways: Sequence[Sequence[Tensor]], budget: float
+    ) -> tuple[int, int] | None:
+        """Way and place of the candidate to keep, or None for plain training.
+
+        Along each way debiasing grows stronger. The strongest within the budget stands for its way,
+        and the one that tells the class best where groups count alike is kept.
+        """
+        right, least, kept = self.right(plain), self.surprise(plain), None
+        for way, candidates in enumerate(ways):
+            for place in reversed(range(len(candidates))):
+                lost, unsure = self.cost(right, self.right(candidates[place]))
+                if lost + _DOUBT * unsure > budget:
+                    continue
+                found = self.surprise(candidates[place])
+                if found < least:
+                    least, kept = found, (way, place)
+                break
+        return kept
 
     def sides(self, logits: Tensor, stages: Tensor) -> list[dict[str, Any]]:
         """Of every pattern: accuracy of the samples that follow it and of those that break it."""

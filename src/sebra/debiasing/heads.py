@@ -59,22 +59,20 @@ class Examples:
         heads: list[Tensor | None] = [None] * FOLDS
         return torch.stack([self._without(weights, c, heads) for c in strengths])
 
-    def best(self, weights: Tensor, score: Callable[[Tensor], float]) -> tuple[int, Tensor]:
-        """The position of the best strength and its held-out logits.
+    def best(self, weights: Tensor, score: Callable[[Tensor], float]) -> tuple[int, list[Tensor]]:
+        """The position of the best strength, and the held-out logits of all that were tried.
 
         Strengths rise until two in a row have a lower score than the best before them.
         """
         heads: list[Tensor | None] = [None] * FOLDS
         scores: list[float] = []
-        best = torch.empty(0)
+        tried: list[Tensor] = []
         for c in STRENGTHS:
-            logits = self._without(weights, c, heads)
-            scores.append(score(logits))
-            if scores[-1] == max(scores):
-                best = logits
-            elif len(scores) - np.argmax(scores) > _PATIENCE:
+            tried.append(self._without(weights, c, heads))
+            scores.append(score(tried[-1]))
+            if len(scores) - np.argmax(scores) > _PATIENCE:
                 break
-        return int(np.argmax(scores)), best
+        return int(np.argmax(scores)), tried
 
     def _without(self, weights: Tensor, strength: float, heads: list[Tensor | None]) -> Tensor:
         """Held-out logits at one strength; `heads`, of a lower one, only save time."""
@@ -123,6 +121,7 @@ class CrossHead:
     data: Examples
     at: int  # position of its strength
     logits: Tensor
+    tried: Sequence[Tensor]  # at every strength that was looked at
     heat: float = 1.0  # what the head is divided by
 
     @property
@@ -134,6 +133,10 @@ class CrossHead:
         own = x[:, : self.columns].contiguous()
         head = fitted(own, y, self.data.classes, weights, STRENGTHS[self.at])
         return padded(head / self.heat, x.shape[1])
+
+    def of_all_strengths(self) -> list[CrossHead]:
+        """Over the same columns, one at every strength that was looked at."""
+        return [replace(self, at=at, logits=z) for at, z in enumerate(self.tried)]
 
     def calibrated(self, y: Tensor, shares: Tensor) -> CrossHead:
         """The same with probabilities that held-out samples, each counting its share, confirm."""
@@ -160,7 +163,8 @@ def _over_columns(
     found = []
     for columns in dict.fromkeys((x.shape[1], task.core or x.shape[1])):
         data = Examples.of(x[:, :columns].contiguous(), y, task.classes, task.seed)
-        found.append(CrossHead(data, *data.best(weights, score)))
+        at, tried = data.best(weights, score)
+        found.append(CrossHead(data, at, tried[at], tried))
     return min(found, key=lambda one: calibrated(one.logits, y, weights))
 
 

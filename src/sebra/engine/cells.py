@@ -55,7 +55,9 @@ def over_cells(network: Network, width: int, basis: Basis) -> Network:
     own, overview, cells = weight[:, :width], weight[:, width:cut], weight[:, cut:]
     back, moved = _before(basis.overview, overview)
     own, bias = own + back, bias - moved
-    back, moved = _before(basis.channels, cells.reshape(classes, side**2, -1))
+    blocks = cells.split([side**2 * n for n in basis.cut], dim=1)
+    each = torch.cat([b.reshape(classes, side**2, -1) for b in blocks if b.shape[1]], dim=2)
+    back, moved = _before(basis.channels, each)
     bias = bias - moved.sum(1)
     joined = torch.cat([own, back.transpose(1, 2).reshape(classes, -1)], dim=1)
     spec = NetworkSpec(LINEAR, (joined.shape[1],), classes)

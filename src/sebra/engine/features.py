@@ -27,7 +27,7 @@ from sebra.samples.table import FeatureArray
 
 log = logging.getLogger(__name__)
 
-FORMAT_VERSION = 2  # raise it when the same images and weights would give other features
+FORMAT_VERSION = 3  # raise it when the same images and weights would give other features
 _BASIS, _WIDTH = "basis", "width"
 _BATCH = {"cpu": 32, "cuda": 512}
 _WORTH = 256  # samples: for fewer an engine takes longer to start than it saves
@@ -43,7 +43,7 @@ Key = list[str | int | bytes]
 class Features:
     """What was extracted: penultimate features and, of some networks of pictures, patch features.
 
-    all: both side by side. basis: how the patch features were made.
+    all: both side by side, and what of the cells only last layers see. basis: how they were made.
     """
 
     all: FeatureArray
@@ -73,7 +73,7 @@ class Frozen:
         computes the features, with what it was fitted to, are added to it.
         """
         digest = self.weights.digest if self.weights else "scratch"
-        place = (str(inputs.shape), inputs.device.type)
+        place = (str(inputs.shape), self.spec.seen, inputs.device.type)
         parts: Key = [FORMAT_VERSION, key, self.spec.backbone, digest, *place]
         if self.look:
             parts += ["patches", VERSION, self.basis.to_text() if self.basis else ""]
@@ -93,7 +93,8 @@ class Frozen:
         every, pooled = FeatureArray(array, rows), FeatureArray(array[:, :width], rows)
         if basis is None:
             return Features(every, pooled)
-        return Features(every, pooled, FeatureArray(array[:, width:], rows), basis)
+        ranked = FeatureArray(array[:, width : width + basis.ranked], rows)
+        return Features(every, pooled, ranked, basis)
 
     def _key_of(self, engine: str) -> Key:
         return [engine, self.key] if engine == ROUNDED else [engine]

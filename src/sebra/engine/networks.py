@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from sebra import processes
+from sebra.engine.bodies import random_body, small_body
 from sebra.engine.copies import known_body, training_copy
 from sebra.engine.weights import Weights
 from sebra.errors import UsageError
@@ -19,7 +20,8 @@ IMAGENET_STD = (0.229, 0.224, 0.225)
 SMALL, RANDOM, LINEAR = "small", "random", "linear"
 
 
-_MOST, _MOST_WEIGHTS, _MOST_CELLS = 2**24, 2**31, 64  # that a description of a model may ask for
+# That a description of a model may ask for.
+_MOST, _MOST_WEIGHTS, _MOST_CELLS, _MOST_SIDE = 2**24, 2**31, 64, 2**12
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,7 @@ class NetworkSpec:
     hidden: width of one hidden layer between features and head; 0 for none. heads: last layers;
     more than one makes an `EnsembleHead`. prototypes: of each class, in a `PrototypeHead`.
     cells: side of the grid of cells that follow the penultimate features (`patches.Celled`).
+    seen: the side that pictures are enlarged to before the body sees them; 0 for as they are.
     """
 
     backbone: str
@@ -45,6 +48,7 @@ class NetworkSpec:
     encoder: str = ""
     prototypes: int = 0
     cells: int = 0
+    seen: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -55,8 +59,8 @@ class NetworkSpec:
         spec = NetworkSpec(**{**values, "inputs": tuple(values["inputs"])})
         heads = max(spec.heads, spec.prototypes)
         sizes = (*spec.inputs, spec.classes, spec.hidden + 1, spec.heads, spec.prototypes + 1)
-        if not 0 <= int(spec.cells) <= _MOST_CELLS:
-            raise ValueError(f"a network with {spec.cells} cells along a side")
+        if not (0 <= int(spec.cells) <= _MOST_CELLS and 0 <= int(spec.seen) <= _MOST_SIDE):
+            raise ValueError(f"a network with {spec.cells} cells, pictures of {spec.seen} px")
         if not 1 <= len(spec.inputs) <= 3 or not all(1 <= int(n) <= _MOST for n in sizes):
             raise ValueError(f"a network of {spec.inputs} inputs, {spec.classes} classes")
         if spec.inputs[0] * max(spec.hidden, spec.classes) * heads > _MOST_WEIGHTS:
@@ -128,6 +132,8 @@ class Network(nn.Module):
         if not x.is_floating_point() or x.dtype != self.shift.dtype:
             x = x.to(self.shift.dtype)
         x = (x - self.shift) * self.scale
+        if self.spec.seen:
+            x = nn.functional.interpolate(x, (self.spec.seen, self.spec.seen), mode="bilinear")
         z: Tensor = (self._trained_body(x.device) or self.body)(x)
         return z
 
@@ -188,58 +194,6 @@ def _last_layer(width: int, spec: NetworkSpec) -> nn.Module:
     for parameter in head.parameters():
         nn.init.zeros_(parameter)
     return head
-
-
-def small_body(widths: tuple[int, ...] = (32, 64, 96, 128)) -> tuple[nn.Module, int]:
-    """Convolutions of stride two for images of about 28 to 64 pixels.
-
-    The last map is a few cells wide, so that each cell sees most of the picture: a shape is a
-    feature here and not only its parts.
-    """
-    layers: list[nn.Module] = []
-    for inputs, outputs in zip((3, *widths), widths, strict=False):
-        layers += [
-            nn.Conv2d(inputs, outputs, 3, stride=2, padding=1, bias=False),
-            nn.BatchNorm2d(outputs),
-            nn.ReLU(inplace=True),
-        ]
-    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten()), widths[-1]
-
-
-class RandomBody(nn.Module):
-    """Fixed random convolutions, pooled three ways: what, what is central, what stands out.
-
-    The mean and the middle cell of the last map tell large shapes and colours; the largest response
-    of an early layer tells small things anywhere in the picture.
-    """
-
-    def __init__(self, widths: tuple[int, ...], early: int) -> None:
-        super().__init__()
-        self.width = 2 * widths[-1] + widths[early - 1]
-        layers: list[nn.Module] = []
-        for inputs, outputs in zip((3, *widths), widths, strict=False):
-            conv = nn.Conv2d(inputs, outputs, 3, stride=2, padding=1)
-            nn.init.kaiming_normal_(conv.weight, nonlinearity="relu")
-            assert conv.bias is not None
-            nn.init.normal_(conv.bias, std=0.1)
-            layers.append(nn.Sequential(conv, nn.ReLU(inplace=True)))
-        self.early = nn.Sequential(*layers[:early])
-        self.late = nn.Sequential(*layers[early:])
-
-    def forward(self, x: Tensor) -> Tensor:
-        early = self.early(x)
-        late = self.late(early)
-        middle = nn.functional.adaptive_avg_pool2d(late, 3)[:, :, 1, 1]
-        return torch.cat([late.mean((2, 3)), middle, early.amax((2, 3))], dim=1)
-
-
-def random_body() -> tuple[nn.Module, int]:
-    """Features without any training, for frozen use only.
-
-    Enough for the built-in data set and other tiny pictures; needs neither a download nor a GPU.
-    """
-    body = RandomBody((48, 96, 192, 256), early=2)
-    return body, body.width
 
 
 def build(spec: NetworkSpec, seed: int, weights: Weights | None = None) -> Network:

@@ -75,7 +75,7 @@ def _evaluation_of(network: Forward, task: Task) -> Forward:
     """The network, or on a GPU a copy of it that computes the same with fewer kernels."""
     if task.device.type != "cuda" or not isinstance(network, Network):
         return network
-    if not network.is_image or network.training:
+    if not network.is_image or network.training or network.spec.seen:
         return network
     probe = task.inputs.batch(task.rows[:_PROBE])
     copy = evaluation_copy(network.body, network.shift, network.scale, probe)

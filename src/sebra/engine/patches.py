@@ -4,7 +4,8 @@ The penultimate features of a network are averaged over the picture and made to 
 of a small thing beside the object little is left in them. The map of an earlier stage, averaged
 over a grid of cells, still has it, with its place. Rankers over frozen pictures look at both: the
 strongest directions of the penultimate features and of every cell. The directions are found from
-some training pictures, without labels, so every split is seen in the same way.
+some training pictures, without labels, so every split is seen in the same way. Last layers look at
+finer cells: at directions that come after those, too.
 """
 
 from __future__ import annotations
@@ -21,10 +22,11 @@ from torch import Tensor, nn
 from sebra.engine.networks import Network
 
 GRID = 5  # cells along each side
-CHANNELS = 32  # directions kept of the channels of a cell
+CHANNELS = 32  # directions of the channels of a cell for rankers
+FINER = 64  # for last layers
 OVERVIEW = 128  # directions kept of the penultimate features
 PROBES = 512  # pictures that the directions are found from
-VERSION = 2  # raise it when the same pictures would give other directions
+VERSION = 3  # raise it when the same pictures would give other directions
 _REDUCTION = 16  # pixels per cell of the map, along a side
 _FEWEST = 4  # samples per direction
 _EPSILON = 1e-6
@@ -89,7 +91,7 @@ class View(nn.Module):
             return 0 if basis is None else basis.width
         probes = min(PROBES, pictures)
         overview = _kept(OVERVIEW, self.network.width, probes)
-        return overview + side**2 * _kept(CHANNELS, channels, probes * side**2)
+        return overview + side**2 * _kept(FINER, channels, probes * side**2)
 
 
 def middle_stage(body: nn.Module) -> str | None:
@@ -140,7 +142,10 @@ class Directions:
 
 @dataclass(frozen=True)
 class Basis:
-    """How patch features are made from penultimate features and cells."""
+    """How patch features are made from penultimate features and cells.
+
+    The overview comes first, then what rankers see of every cell, then what only last layers see.
+    """
 
     overview: Directions
     channels: Directions
@@ -148,18 +153,29 @@ class Basis:
 
     @property
     def width(self) -> int:
-        return self.overview.axes.shape[1] + self.side**2 * self.channels.axes.shape[1]
+        return self.overview.axes.shape[1] + self.side**2 * sum(self.cut)
+
+    @property
+    def cut(self) -> tuple[int, int]:
+        """Directions of a cell that rankers see, and that only last layers see."""
+        kept = self.channels.axes.shape[1]
+        return min(CHANNELS, kept), max(0, kept - CHANNELS)
+
+    @property
+    def ranked(self) -> int:
+        """How many of the columns rankers see."""
+        return self.overview.axes.shape[1] + self.side**2 * self.cut[0]
 
     def __call__(self, z: Tensor, cells: Tensor) -> Tensor:
-        parts = self.channels(cells.permute(0, 2, 3, 1)).flatten(1)
-        return torch.cat([self.overview(z.float()), parts], dim=1)
+        parts = self.channels(cells.permute(0, 2, 3, 1)).split(self.cut, dim=-1)
+        return torch.cat([self.overview(z.float()), *(p.flatten(1) for p in parts)], dim=1)
 
     @staticmethod
     def of(z: Tensor, cells: Tensor) -> Basis:
         """The directions of these pictures."""
         channels = cells.permute(0, 2, 3, 1).reshape(-1, cells.shape[1])
         overview = Directions.of(z, OVERVIEW)
-        return Basis(overview, Directions.of(channels, CHANNELS), cells.shape[-1])
+        return Basis(overview, Directions.of(channels, FINER), cells.shape[-1])
 
     def to(self, device: torch.device) -> Basis:
         return Basis(self.overview.to(device), self.channels.to(device), self.side)

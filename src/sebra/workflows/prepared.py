@@ -20,7 +20,7 @@ from sebra.engine.text_network import Encoder
 from sebra.engine.views import views_of_pictures
 from sebra.engine.weights import Weights
 from sebra.errors import UsageError
-from sebra.loading.decode import load_images
+from sebra.loading.decode import MAX_SIZE, load_images
 from sebra.loading.descriptors import described
 from sebra.loading.inputs import Inputs, content_key
 from sebra.loading.texts import TokenArray, Tokeniser, load_texts
@@ -28,6 +28,8 @@ from sebra.ranking.ranking import Ranker, Ranking
 from sebra.runs.meter import Meter
 from sebra.samples.table import Fault, FeatureArray, ImageArray, Samples, Texts
 from sebra.values import require
+
+MOST_TIMES = 4  # that a picture is enlarged for a frozen network: more shows nothing new
 
 Readable = FeatureArray | ImageArray | TokenArray
 Build = Callable[[int, int], Network]  # (seed, hidden) -> network on the device
@@ -85,6 +87,16 @@ class Prepared:
     @property
     def faults(self) -> tuple[Fault, ...]:
         return self.samples.faults
+
+    @property
+    def seen(self) -> int:
+        """The side that a frozen network sees smaller pictures at; 0 for their own.
+
+        It was trained on pictures of the largest size that files are read at.
+        """
+        known = self.mode != "features" or self.weights is None or self.source.image_size
+        size = self.image_size or MAX_SIZE
+        return 0 if known or size >= MAX_SIZE else min(MAX_SIZE, MOST_TIMES * size)
 
     def readable(self, name: str) -> Samples:
         """The samples of a split whose content can be read; no network has run yet."""
@@ -190,7 +202,7 @@ class Prepared:
             shape, config = self.tokeniser.shape, self.encoder.config
             return NetworkSpec(self.backbone, shape, classes, source, encoder=config)
         size = self.image_size or 0
-        return NetworkSpec(self.backbone, (3, size, size), classes, weights=source)
+        return NetworkSpec(self.backbone, (3, size, size), classes, weights=source, seen=self.seen)
 
     def _load(self, name: str) -> tuple[Samples, Inputs]:
         part, content = self._read(name)
