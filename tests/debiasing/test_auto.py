@@ -97,11 +97,11 @@ def test_no_candidate_over_the_budget_is_kept(planted, monkeypatch):
     seen = []
     choose = Jury.choose
 
-    def noted(self, candidates, budget):
-        kept = choose(self, candidates, budget)
-        plain = self.right(candidates[0])
-        seen.append((budget, *self.cost(plain, self.right(candidates[kept]))))
-        return kept
+    def noted(self, plain, ways, budget):
+        place = choose(self, plain, ways, budget)
+        kept = plain if place is None else ways[place[0]][place[1]]
+        seen.append((budget, *self.cost(self.right(plain), self.right(kept))))
+        return place
 
     monkeypatch.setattr(Jury, "choose", noted)
     for budget in (0.0, 0.5, 2.0):

@@ -133,9 +133,9 @@ def test_of_the_ways_the_one_is_kept_that_tells_even_groups_best():
     y, groups, breaks = judged()
     jury = Jury(y, groups)
     plain = model(y, breaks, 0.98, 0.4)
-    costly = [model(y, breaks, *pair) for pair in [(0.975, 0.5), (0.9, 0.95)]]
+    costly = [model(y, breaks, *pair) for pair in [(0.975, 0.5), (0.85, 0.99)]]
     cheap = [model(y, breaks, *pair) for pair in [(0.975, 0.45), (0.97, 0.7)]]
-    dear = [model(y, breaks, 0.8, 0.9)]
+    dear = [model(y, breaks, 0.6, 0.9)]
     assert jury.choose(plain, [costly, cheap, dear], 3.0) == (1, 1)
     assert jury.choose(plain, [costly, cheap, dear], 15.0) == (0, 1)
     assert jury.choose(plain, [dear], 3.0) is None

@@ -88,19 +88,19 @@ def test_little_data_gives_fewer_directions_and_constant_features_no_infinity():
 
 
 def test_a_basis_survives_being_text():
-    basis = Basis.of(torch.randn(8, 512), torch.randn(8, 256, 5, 5))
+    basis = Basis.of(torch.randn(12, 512), torch.randn(12, 256, 5, 5))
     again = Basis.from_text(basis.to_text())
     z, cells = torch.randn(2, 512), torch.randn(2, 256, 5, 5)
     assert torch.equal(again(z, cells), basis(z, cells))
-    assert again.width == basis.width == 2 + 25 * FINER
+    assert again.width == basis.width == 3 + 25 * FINER
 
 
 def test_rankers_see_the_first_directions_of_every_cell_and_last_layers_the_others_too():
-    basis = Basis.of(torch.randn(8, 512), torch.randn(8, 256, 5, 5))
+    basis = Basis.of(torch.randn(12, 512), torch.randn(12, 256, 5, 5))
     z, cells = torch.randn(3, 512), torch.randn(3, 256, 5, 5)
     made, each = basis(z, cells), basis.channels(cells.permute(0, 2, 3, 1))
-    assert basis.ranked == 2 + 25 * CHANNELS
-    first, finer = made[:, 2 : basis.ranked], made[:, basis.ranked :]
+    assert basis.ranked == 3 + 25 * CHANNELS
+    first, finer = made[:, 3 : basis.ranked], made[:, basis.ranked :]
     torch.testing.assert_close(first.view(3, 5, 5, CHANNELS), each[..., :CHANNELS])
     torch.testing.assert_close(finer.view(3, 5, 5, FINER - CHANNELS), each[..., CHANNELS:])
 
