@@ -57,10 +57,6 @@ class Interrupted(BaseException):
     def __str__(self) -> str:
         return str(self.args[0])
 
-    def saying(self, text: str) -> Interrupted:
-        """The same with words of who knows more."""
-        return Interrupted(text, self.args[1])
-
 
 def stop(signum: int, frame: object) -> None:
     """The handler of a signal outside of a run that could save more than it has."""

@@ -74,7 +74,6 @@ LIMITS: Mapping[str, Range | Names] = {
     "batch": Range(0, 2**20),
     "select": Names(("auto", "groups")),
     "schedule": Names(("constant", "cosine")),
-    "average": Range(0, 100_000),
     "start": Names(("zero", "probe", "random")),
     "crop": Range(0, 1, above=True),
     "hidden": Range(0, 2**16),

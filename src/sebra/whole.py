@@ -57,12 +57,6 @@ def utf8(text: str) -> str:
     Names stay apart that differ in such bytes only, and the same name always gives the same text.
     """
     try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        pass
-    else:
-        return text
-    try:
         data = text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:  # half a UTF-16 pair, from elsewhere than a file name
         data = text.encode("utf-8", "backslashreplace")

@@ -134,11 +134,12 @@ class _Pool:
         except (KeyboardInterrupt, Interrupted) as stop:
             for child in multiprocessing.active_children():
                 child.terminate()
-            found = stop if isinstance(stop, Interrupted) else Interrupted("")
-            raise found.saying(
+            by = stop.args[1] if isinstance(stop, Interrupted) else signal.SIGINT
+            said = (
                 f"interrupted; finished rows stay in {self._where()}: the same command with the "
                 "same --out continues"
-            ) from None
+            )
+            raise Interrupted(said, by) from None
         except BrokenProcessPool:
             raise SebraError(
                 "--jobs: a process of the benchmark ended by itself (out of memory?); finished "

@@ -350,10 +350,11 @@ class Workbench:
             with session.stoppable():
                 yield session, meter
         except Interrupted as stop:
-            raise stop.saying(
+            said = (
                 f"interrupted during {what}; finished rows stay in {self.folder.path}: "
                 "the same command with the same --out continues"
-            ) from None
+            )
+            raise Interrupted(said, stop.args[1]) from None
         finally:
             seconds = meter.result()["seconds"]["total"]
         self.progress.message(f"{self.name}: {what} done in {seconds:.1f} s")

@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import Tensor
 
+from sebra.engine.weights import IMAGENET_CLASSES, Weights, is_head
 from sebra.loading.descriptors import BORDER, FIGURES, PLACES, columns_of, described
 from sebra.loading.inputs import Inputs, content_key
 from sebra.samples.table import ImageArray, ImageFiles, Samples, Texts
@@ -63,7 +65,7 @@ def imagenet(prepared: Prepared) -> tuple[list[str], Array] | None:
     """
     if prepared.weights is None or prepared.mode != "features":
         return None
-    head = prepared.weights.classifier()
+    head = classifier_of(prepared.weights)
     if head is None:
         return None
     from timm.data.imagenet_info import ImageNetInfo
@@ -145,3 +147,12 @@ def _parts(path: Path, camera: Sequence[str]) -> list[str]:
     folders = [f"from folder {name}" for name in path.parts[-4:-2]]
     words = [f"named “{w}”" for w in re.findall(r"[^\W\d_]{2,}", path.stem)]
     return [*folders, *words, f"a {path.suffix.lower()} file", *camera]
+
+
+def classifier_of(weights: Weights) -> tuple[Tensor, Tensor] | None:
+    """Weight and bias of ImageNet's classifier over the pooled features, where they came."""
+    for key, weight in weights.tensors.items():
+        bias = weights.tensors.get(f"{key.removesuffix('weight')}bias")
+        if is_head(key) and weight.dim() == 2 and bias is not None:
+            return (weight, bias) if len(weight) == IMAGENET_CLASSES else None
+    return None

@@ -27,7 +27,7 @@ from sebra.loading.descriptors import PLACES
 from sebra.samples.table import ImageArray, Samples
 from sebra.workflows.prepared import Prepared
 from sebra_tools.places import place_of
-from sebra_tools.plain_words import imagenet
+from sebra_tools.plain_words import classifier_of, imagenet
 from sebra_tools.words import Family, sides_of
 
 Array = npt.NDArray[Any]
@@ -64,7 +64,7 @@ def words_of_places(prepared: Prepared, part: Samples, follows: Array) -> Iterat
     words = imagenet(prepared)
     if words is None or prepared.weights is None or not isinstance(content, ImageArray):
         return
-    head = prepared.weights.classifier()
+    head = classifier_of(prepared.weights)
     assert head is not None
     network = networks.build(
         NetworkSpec(prepared.backbone, (3, SIDE, SIDE), 1), 0, prepared.weights

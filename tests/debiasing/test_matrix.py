@@ -17,7 +17,7 @@ from sebra.errors import UsageError
 VARIANTS = [
     *((name, {}) for name in METHODS),
     ("sebra", {"hard": 2.0}),
-    ("stages", {"pairs": "buckets", "average": 1.5}),
+    ("stages", {"pairs": "buckets"}),
     ("groupdro", {"over": "buckets"}),
     ("dfr", {"on": "patterns"}),
     ("resample", {"by": "stages"}),

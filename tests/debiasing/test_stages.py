@@ -38,7 +38,7 @@ def test_classes_weigh_the_same_whatever_their_size():
     assert float(chances[targets == 0].sum()) == pytest.approx(float(chances[targets == 1].sum()))
 
 
-@pytest.mark.parametrize("settings", [{}, {"average": 1.0, "pairs": "buckets", "crop": 0.7}])
+@pytest.mark.parametrize("settings", [{}, {"pairs": "buckets", "crop": 0.7}])
 def test_without_stages_it_is_plain_training(settings):
     toy = features()
     shared = {**SETTINGS["features"], **settings}

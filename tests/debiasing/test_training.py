@@ -2,72 +2,17 @@
 
 from __future__ import annotations
 
-import math
-
 import pytest
 import torch
 from sklearn.linear_model import LogisticRegression
 
 from debiasing.toys import AT_ONCE, SETTINGS, features, fit, images
 from sebra.debiasing.last_layer import set_probe
-from sebra.debiasing.method import WeightMean
 from sebra.debiasing.registry import METHODS, method_class
-from sebra.debiasing.selection import Selector
-from sebra.engine import step as steps
 from sebra.engine.passes import predict
-from sebra.engine.session import Session
 from sebra.errors import UsageError
 
 TWICE = ("jtt",)  # trains two networks, one after the other
-
-
-def test_the_mean_of_weights_is_that_of_a_loop():
-    network = torch.nn.BatchNorm1d(3)
-    mean = WeightMean(network)
-    mean.horizon = 20.0
-    expected = {}
-    for count in range(60):
-        with torch.no_grad():
-            network.weight.add_(torch.rand(3))
-            network.running_var.mul_(1.1)
-            network.num_batches_tracked.add_(1)
-        mean.update_parameters(network)
-        decay = min(math.exp(-1 / mean.horizon), count / (10 + count))
-        for k, v in network.state_dict().items():
-            expected[k] = decay * expected.get(k, 0) + (1 - decay) * v.double()
-    found = mean.module.state_dict()
-    for k in ("weight", "running_var"):
-        torch.testing.assert_close(found[k].double(), expected[k], rtol=1e-5, atol=0)
-    assert int(mean.module.num_batches_tracked) == 60
-
-
-@pytest.mark.parametrize("name", sorted(set(METHODS) - AT_ONCE))
-def test_every_method_keeps_the_mean_of_its_weights(name, monkeypatch):
-    """What is validated and kept is the mean; training goes on from the weights themselves."""
-    shown, trained = [], []
-    run = steps.TrainStep._run
-
-    def noted(self, index, rand, content):
-        out = run(self, index, rand, content)
-        trained.append((id(self.network), [v.clone() for v in self.network.state_dict().values()]))
-        return out
-
-    monkeypatch.setattr(steps.TrainStep, "_run", noted)
-
-    def validate(network):
-        shown.append([v.clone() for v in network.state_dict().values()])
-        return float(len(shown)), {}
-
-    cls, toy = method_class(name), features()
-    own = {"upsample": 1, "identify_epochs": 1} if name == "jtt" else {}
-    config = cls.config_class(**{**SETTINGS["features"], "epochs": 3, "average": 0.5, **own})
-    method = cls(config)
-    help_ = toy.help(method.needs, Selector(validate, "last"))
-    network = method.fit(toy.train, help_, Session())
-    kept = list(network.state_dict().values())
-    assert all(torch.equal(a, b) for a, b in zip(kept, shown[-1], strict=True))
-    last = next(weights for network_, weights in reversed(trained) if network_ == id(network))
-    assert not all(torch.equal(a, b) for a, b in zip(kept, last, strict=True))
 
 
 def probed(toy):

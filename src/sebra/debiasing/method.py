@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, TypeVar
 
 import torch
-from torch import Tensor, nn
-from torch.optim.swa_utils import AveragedModel
+from torch import Tensor
 
 from sebra.debiasing.last_layer import set_probe, set_random
 from sebra.debiasing.selection import Selector
-from sebra.engine import distributed
 from sebra.engine.networks import Network
 from sebra.engine.session import Session
 from sebra.engine.step import TrainStep, make_optimizer, set_lr, shuffled, train_epoch
@@ -53,9 +50,6 @@ class TrainConfig(StepConfig):
     crop: float = 0.3
     schedule: str = setting(
         "cosine", "`cosine` lets the rate fall to zero over the epochs, `constant` keeps it"
-    )
-    average: float = setting(
-        0.0, "above 0 the mean of the weights of about so many epochs is validated and kept"
     )
     start: str = setting(
         "zero",
@@ -196,34 +190,14 @@ class Trainer:
         }
         if selector is not None:
             state["selector"] = selector
-        mean = WeightMean(self.network) if self.config.average and selector is not None else None
-        if mean is not None:
-            state["average"] = mean
         for epoch in session.phase(phase, self.config.epochs, state):
             self._set_rate(self.config.rate(epoch))
             self.network.train()
-            batches = order(epoch)
-            if mean is not None:
-                mean.horizon = self.config.average * len(batches)
-            loss = train_epoch(self.step, batches, self.generator, self._before_step(mean))
+            loss = train_epoch(self.step, order(epoch), self.generator)
             if after_epoch is not None:
                 after_epoch(epoch)
             if selector is not None:
-                selector.epoch(epoch, self._shown(mean), loss)
-
-    def _before_step(self, mean: WeightMean | None) -> Callable[[int], None] | None:
-        """Takes in the weights of the step before."""
-        if mean is None:
-            return None
-        return lambda step: mean.update_parameters(self.network) if step else None
-
-    def _shown(self, mean: WeightMean | None) -> nn.Module:
-        """What is validated and kept: the network, or the mean of its weights."""
-        if mean is None:
-            return self.network
-        mean.update_parameters(self.network)
-        distributed.average_statistics(mean.module)  # each process has its own
-        return mean.module
+                selector.epoch(epoch, self.network, loss)
 
     def _set_rate(self, rate: float) -> None:
         """Of its own optimiser and of those of further networks."""
@@ -257,26 +231,3 @@ def make_trainer(
 def every_sample(task: Task, config: TrainConfig, generator: torch.Generator) -> Tensor:
     """Every sample of the task once, in random order."""
     return shuffled(torch.arange(len(task)), min(config.batch, len(task)), generator)
-
-
-_START = 10.0  # the first steps count more, so that the mean leaves the untrained weights
-
-
-class WeightMean(AveragedModel):
-    """The mean over about `horizon` steps, the latest weighing most, as `module`.
-
-    Statistics of batch norms are averaged like weights; whole numbers are the network's own.
-    """
-
-    def __init__(self, network: nn.Module) -> None:
-        super().__init__(network, multi_avg_fn=self._take_in, use_buffers=True)
-        self.horizon = 1.0
-
-    @torch.no_grad()
-    def _take_in(self, mean: Any, live: Any, _count: Any) -> None:
-        if not mean[0].is_floating_point():
-            torch._foreach_copy_(mean, live)
-            return
-        count = int(self.n_averaged)  # on the CPU: nobody waits for the device
-        decay = min(math.exp(-1 / self.horizon), count / (_START + count))
-        torch._foreach_lerp_(mean, live, 1 - decay)

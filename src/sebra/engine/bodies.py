@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import torch
 from torch import Tensor, nn
 
@@ -13,12 +15,9 @@ def small_body(widths: tuple[int, ...] = (32, 64, 96, 128)) -> tuple[nn.Module, 
     feature here and not only its parts.
     """
     layers: list[nn.Module] = []
-    for inputs, outputs in zip((3, *widths), widths, strict=False):
-        layers += [
-            nn.Conv2d(inputs, outputs, 3, stride=2, padding=1, bias=False),
-            nn.BatchNorm2d(outputs),
-            nn.ReLU(inplace=True),
-        ]
+    for inputs, outputs in pairwise((3, *widths)):
+        conv = nn.Conv2d(inputs, outputs, 3, stride=2, padding=1, bias=False)
+        layers += [conv, nn.BatchNorm2d(outputs), nn.ReLU(inplace=True)]
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten()), widths[-1]
 
 
@@ -29,11 +28,11 @@ class RandomBody(nn.Module):
     of an early layer tells small things anywhere in the picture.
     """
 
-    def __init__(self, widths: tuple[int, ...], early: int) -> None:
+    def __init__(self, widths: tuple[int, ...] = (48, 96, 192, 256), early: int = 2) -> None:
         super().__init__()
         self.width = 2 * widths[-1] + widths[early - 1]
         layers: list[nn.Module] = []
-        for inputs, outputs in zip((3, *widths), widths, strict=False):
+        for inputs, outputs in pairwise((3, *widths)):
             conv = nn.Conv2d(inputs, outputs, 3, stride=2, padding=1)
             nn.init.kaiming_normal_(conv.weight, nonlinearity="relu")
             assert conv.bias is not None
@@ -54,5 +53,5 @@ def random_body() -> tuple[nn.Module, int]:
 
     Enough for the built-in data set and other tiny pictures; needs neither a download nor a GPU.
     """
-    body = RandomBody((48, 96, 192, 256), early=2)
+    body = RandomBody()
     return body, body.width

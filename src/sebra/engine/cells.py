@@ -55,7 +55,7 @@ def over_cells(network: Network, width: int, basis: Basis) -> Network:
     own, overview, cells = weight[:, :width], weight[:, width:cut], weight[:, cut:]
     back, moved = _before(basis.overview, overview)
     own, bias = own + back, bias - moved
-    blocks = cells.split([side**2 * n for n in basis.cut], dim=1)
+    blocks = torch.split(cells, [side**2 * n for n in basis.cut], dim=1)
     each = torch.cat([b.reshape(classes, side**2, -1) for b in blocks if b.shape[1]], dim=2)
     back, moved = _before(basis.channels, each)
     bias = bias - moved.sum(1)

@@ -114,10 +114,9 @@ class Network(nn.Module):
         self.is_image = len(spec.inputs) == 3
         self.is_text = len(spec.inputs) == 2
         shape = (1, 3, 1, 1) if self.is_image else (1, 1 if self.is_text else spec.inputs[0])
-        mean = (
-            torch.tensor(IMAGENET_MEAN).view(shape) * 255 if self.is_image else torch.zeros(shape)
-        )
-        std = torch.tensor(IMAGENET_STD).view(shape) * 255 if self.is_image else torch.ones(shape)
+        mean, std = torch.zeros(shape), torch.ones(shape)
+        if self.is_image:
+            mean, std = (torch.tensor(t).view(shape) * 255 for t in (IMAGENET_MEAN, IMAGENET_STD))
         self.register_buffer("shift", mean)
         self.register_buffer("scale", 1.0 / std)
         self.body = body
@@ -167,21 +166,11 @@ class Network(nn.Module):
         self.shift.copy_(mean.view_as(self.shift))
         self.scale.copy_((1.0 / std.clamp_min(1e-6)).view_as(self.scale))
 
-    def make_ensemble(self, heads: int) -> EnsembleHead:
-        """Replaces the last layer by a fresh ensemble of `heads`; the spec says so from then on."""
-        self.spec = replace(self.spec, heads=heads)
-        head = _last_layer(self.width, self.spec).to(self.shift.device)
-        assert isinstance(head, EnsembleHead)
-        self.head = head
-        return head
-
-    def make_prototypes(self, members: int) -> PrototypeHead:
-        """Replaces the last layer by `members` prototypes of each class."""
-        self.spec = replace(self.spec, prototypes=members)
-        head = _last_layer(self.width, self.spec).to(self.shift.device)
-        assert isinstance(head, PrototypeHead)
-        self.head = head
-        return head
+    def replace_head(self, heads: int = 1, prototypes: int = 0) -> nn.Module:
+        """Replaces the last layer by a fresh one of several; the spec says so from then on."""
+        self.spec = replace(self.spec, heads=heads, prototypes=prototypes)
+        self.head = _last_layer(self.width, self.spec).to(self.shift.device)
+        return self.head
 
 
 def _last_layer(width: int, spec: NetworkSpec) -> nn.Module:
@@ -227,8 +216,7 @@ def build(spec: NetworkSpec, seed: int, weights: Weights | None = None) -> Netwo
 def _feature_body(spec: NetworkSpec) -> tuple[nn.Module, int]:
     if spec.hidden == 0:
         return nn.Identity(), spec.inputs[0]
-    layers = [nn.Linear(spec.inputs[0], spec.hidden), nn.ReLU()]
-    return nn.Sequential(*layers), spec.hidden
+    return nn.Sequential(nn.Linear(spec.inputs[0], spec.hidden), nn.ReLU()), spec.hidden
 
 
 def check_backbone(name: str) -> None:

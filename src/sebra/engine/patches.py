@@ -167,7 +167,7 @@ class Basis:
         return self.overview.axes.shape[1] + self.side**2 * self.cut[0]
 
     def __call__(self, z: Tensor, cells: Tensor) -> Tensor:
-        parts = self.channels(cells.permute(0, 2, 3, 1)).split(self.cut, dim=-1)
+        parts = torch.split(self.channels(cells.permute(0, 2, 3, 1)), list(self.cut), dim=-1)
         return torch.cat([self.overview(z.float()), *(p.flatten(1) for p in parts)], dim=1)
 
     @staticmethod

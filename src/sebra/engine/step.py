@@ -196,12 +196,7 @@ class TrainStep:
             self._out = self._run(self._index, self._rand, self._content)
 
 
-def train_epoch(
-    step: TrainStep,
-    order: Tensor,
-    generator: torch.Generator,
-    on_step: Callable[[int], None] | None = None,
-) -> float:
+def train_epoch(step: TrainStep, order: Tensor, generator: torch.Generator) -> float:
     """Runs `order` (steps x batch indices) through `step`; returns the mean loss.
 
     Stops with the batch named when the loss leaves the finite numbers.
@@ -214,8 +209,6 @@ def train_epoch(
     step.weight = distributed.share_weight(batch)
     losses = torch.zeros(steps, device=step.device)
     for i, content in enumerate(step.contents(mine)):
-        if on_step is not None:
-            on_step(i)
         losses[i] = step(mine[i], rand[i], content)
     distributed.average([losses])
     distributed.average_statistics(step.network)

@@ -28,7 +28,7 @@ class Weights:
 
     def fill(self, body: nn.Module, backbone: str) -> None:
         own = body.state_dict()
-        extra = [k for k in self.tensors if k not in own and not _is_head(k)]
+        extra = [k for k in self.tensors if k not in own and not is_head(k)]
         missing = [
             k for k in own if k not in self.tensors and not k.endswith("num_batches_tracked")
         ]
@@ -42,16 +42,8 @@ class Weights:
             )
         body.load_state_dict({k: v for k, v in self.tensors.items() if k in own}, strict=False)
 
-    def classifier(self) -> tuple[Tensor, Tensor] | None:
-        """Weight and bias of ImageNet's classifier over the pooled features, where they came."""
-        for key, weight in self.tensors.items():
-            bias = self.tensors.get(f"{key.removesuffix('weight')}bias")
-            if _is_head(key) and weight.dim() == 2 and bias is not None:
-                return (weight, bias) if len(weight) == IMAGENET_CLASSES else None
-        return None
 
-
-def _is_head(key: str) -> bool:
+def is_head(key: str) -> bool:
     return key.split(".", 1)[0] in ("fc", "head", "classifier")
 
 
@@ -103,7 +95,7 @@ def hub_weights(backbone: str) -> Weights | None:
         return None
     state = OrderedDict(model.state_dict())
     digest = hashlib.sha256(
-        repr(sorted((k, tuple(v.shape)) for k, v in state.items() if not _is_head(k))).encode()
+        repr(sorted((k, tuple(v.shape)) for k, v in state.items() if not is_head(k))).encode()
     )
     tag = str(getattr(model, "default_cfg", {}).get("tag", ""))
     return Weights("hub", f"hub-{backbone}-{tag}-{digest.hexdigest()[:8]}", state)

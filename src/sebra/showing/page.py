@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from sebra.showing.findings import marked
 from sebra.showing.words import count, figure, name, page_json, percent, shortened, visible
 
 TEMPLATES = Path(__file__).parent / "templates"
-_HOME = " connect-src 'self';"
 SCRIPTS = ("store.js", "cards.js", "marks.js", "verdicts.js", "detail.js", "range.js", "browse.js",
            "page.js")  # fmt: skip
 
@@ -45,13 +44,6 @@ def policy(script: str) -> str:
         "default-src 'none'; img-src data:; style-src 'unsafe-inline'; "
         f"script-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
     )
-
-
-def served(page: str) -> str | None:
-    """The page allowed to talk to where it came from; None for one that takes no verdicts."""
-    closed, opened = (str(escape(f"default-src 'none';{more}")) for more in ("", _HOME))
-    takes = 'id="export-verdicts"' in page and closed in page
-    return page.replace(closed, opened, 1) if takes else None
 
 
 def _script(names: Sequence[str]) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -156,10 +157,9 @@ class Prepared:
         if ranker is not None and not ranker.names_patterns:
             return task
         if name not in self._figures:
-            show = _Bar(self.session, f"figures {name}", len(task))
-            with self.meter.phase("features"), show, distributed.main_first():
+            with self._counting("features", f"figures {name}") as shown, distributed.main_first():
                 pictures = Inputs(content, self.device)
-                found = described(pictures, content_key(content), show.update)
+                found = described(pictures, content_key(content), shown)
             self._figures[name] = torch.from_numpy(np.array(found)).to(self.device)
         views = views_of_pictures(task.inputs.shape[0], basis)
         return replace(task, figures=self._figures[name], views=views)
@@ -229,10 +229,9 @@ class Prepared:
         return self._contents[name]
 
     def _decode(self, part: Samples, name: str) -> tuple[Samples, ImageArray]:
-        show = _Bar(self.session, f"decode {name}", len(part))
-        with self.meter.phase("decode"), show, distributed.main_first():
+        with self._counting("decode", f"decode {name}") as shown, distributed.main_first():
             known = len(part.faults)
-            part, images = load_images(part, self.image_size, show.update)
+            part, images = load_images(part, self.image_size, shown)
         new = part.faults[known:]
         if new:
             self.samples = self.samples.without(new)
@@ -243,19 +242,36 @@ class Prepared:
 
     def _tokenise(self, texts: Texts, name: str) -> TokenArray:
         assert self.tokeniser is not None
-        show = _Bar(self.session, f"tokenise {name}", len(texts.first))
-        with self.meter.phase("decode"), show:
-            return load_texts(texts, self.tokeniser, show.update)
+        with self._counting("decode", f"tokenise {name}") as shown:
+            return load_texts(texts, self.tokeniser, shown)
 
     def _extract(self, content: ImageArray | TokenArray, inputs: Inputs, name: str) -> Features:
         if name != "train" and len(self.samples.rows("train")):
             self.split("train")
-        show, key = _Bar(self.session, f"features {name}", len(inputs)), content_key(content)
-        with self.meter.phase("features"), show:
-            spec, look = self.backbone_spec(), name == "train"
+        with self._counting("features", f"features {name}") as shown:
+            spec, look, key = self.backbone_spec(), name == "train", content_key(content)
             if self._frozen is None:
                 self._frozen = Frozen(spec, self.weights, inputs, key, look)
-            return self._frozen.features(inputs, key, show.update)
+            return self._frozen.features(inputs, key, shown)
+
+    @contextmanager
+    def _counting(self, phase: str, name: str) -> Iterator[Callable[[int, int], None]]:
+        """A phase that shows how many are done of how many, once there is something to do."""
+        begun: list[str] = []
+        progress = self.session.progress
+
+        def update(done: int, total: int) -> None:
+            if not begun:
+                begun.append(name)
+                progress.start(name, total)
+            progress.advance(done, images=done)
+
+        with self.meter.phase(phase):
+            try:
+                yield update
+            finally:
+                if begun:
+                    progress.finish()
 
 
 def head_over(inputs: Inputs, classes: int) -> Build:
@@ -281,23 +297,3 @@ def build_network(
     if moments_ is not None and over_features:
         network.standardise(*moments_)
     return network
-
-
-class _Bar:
-    """A progress bar that appears only when there is something to do."""
-
-    def __init__(self, session: Session, name: str, total: int) -> None:
-        self.session, self.name, self.total, self.open = session, name, total, False
-
-    def update(self, done: int, total: int) -> None:
-        if not self.open:
-            self.session.progress.start(self.name, total)
-            self.open = True
-        self.session.progress.advance(done, images=done)
-
-    def __enter__(self) -> _Bar:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        if self.open:
-            self.session.progress.finish()

@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sebra.engine.networks import Network
+from sebra.engine.networks import Network, PrototypeHead
 from sebra.engine.passes import evaluating, predict
 from sebra.engine.session import Session
 from sebra.engine.task import Task
@@ -64,7 +64,8 @@ class Dpe(HeldOut[DpeConfig]):
             optimizer.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
-        head = network.make_prototypes(_MEMBERS)
+        head = network.replace_head(prototypes=_MEMBERS)
+        assert isinstance(head, PrototypeHead)
         with torch.no_grad():
             head.prototypes.copy_(prototypes)
             head.scales.copy_(scales.exp())

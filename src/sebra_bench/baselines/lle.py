@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sebra.debiasing.method import Help, Method, TrainConfig, every_sample, make_trainer
-from sebra.engine.networks import Network
+from sebra.engine.networks import EnsembleHead, Network
 from sebra.engine.session import Session
 from sebra.engine.task import Task
 from sebra.loading.augment import Augment
@@ -55,7 +55,8 @@ class Lle(Method[LleConfig]):
         task = replace(task, augment=Augment(cfg.flip, cfg.crop))
         network = task.network(hidden=cfg.hidden)
         shifts = self.shifts(task, network)
-        head = network.make_ensemble(1 + len(shifts))
+        head = network.replace_head(heads=1 + len(shifts))
+        assert isinstance(head, EnsembleHead)
         batch = min(cfg.batch, len(task))
         domains = domains_of(batch, 1 + len(shifts)).to(task.device)
         own = torch.arange(batch, device=task.device)
