@@ -47,13 +47,13 @@ def prepared_for(samples, **more):
 
 
 class Head:
-    """ResNet-18 as it is built, with a random classifier of five words."""
+    """ResNet-18 as it is built, with a random classifier."""
 
     source = "none"
 
-    def classifier(self):
-        generator = torch.Generator().manual_seed(0)
-        return torch.randn(5, 512, generator=generator), torch.zeros(5)
+    def __init__(self):
+        weight = torch.randn(1000, 512, generator=torch.Generator().manual_seed(0))
+        self.tensors = {"fc.weight": weight, "fc.bias": torch.zeros(1000)}
 
 
 def test_the_place_is_asked_alone(monkeypatch):
@@ -74,7 +74,7 @@ def test_the_place_is_asked_alone(monkeypatch):
             return x.float().mean((2, 3)).repeat(1, 171)[:, :512]
 
     monkeypatch.setattr(vocabularies.networks, "build", lambda *given: Network())
-    words = (list("vwxyz"), np.zeros((len(samples), 5)))
+    words = ([f"word {i}" for i in range(1000)], np.zeros((len(samples), 1000)))
     monkeypatch.setattr(vocabularies, "imagenet", lambda _: words)
     prepared = prepared_for(samples, weights=Head(), backbone="resnet18")
     (family,) = words_of_places(prepared, samples, follows)

@@ -52,9 +52,9 @@ def test_batches_are_balanced_over_groups(monkeypatch):
 
     train_epoch = module.train_epoch
 
-    def watched(step, order, generator, on_step):
+    def watched(step, order, generator):
         orders.append(order)
-        return train_epoch(step, order, generator, on_step)
+        return train_epoch(step, order, generator)
 
     monkeypatch.setattr(module, "train_epoch", watched)
     toy = features(train=600)

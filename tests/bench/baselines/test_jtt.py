@@ -22,9 +22,9 @@ def orders(monkeypatch):
     seen = []
     train_epoch = module.train_epoch
 
-    def watched(step, order, generator, on_step):
+    def watched(step, order, generator):
         seen.append(order.flatten())
-        return train_epoch(step, order, generator, on_step)
+        return train_epoch(step, order, generator)
 
     monkeypatch.setattr(module, "train_epoch", watched)
     return seen
