@@ -19,6 +19,7 @@ from sebra.runs.meter import Meter
 from sebra.workflows.debias import DebiasOptions, debias
 from sebra.workflows.prepare import prepare
 from sebra.workflows.prepared import MOST_TIMES
+from sebra.workflows.rank import RankOptions, rank
 
 
 def prepared(source, **change):
@@ -29,19 +30,39 @@ def prepared(source, **change):
 def test_they_are_enlarged_to_what_the_network_was_trained_with(cars, side, seen):
     p = prepared(cars, mode="features")
     p.image_size = side
-    assert p.seen == seen <= min(MAX_SIZE, MOST_TIMES * side)
-    assert p.backbone_spec().inputs == (3, side, side)
+    assert p.seen == 0
+    larger = p.enlarged()
+    assert larger.seen == larger.backbone_spec().seen == seen <= min(MAX_SIZE, MOST_TIMES * side)
+    assert larger.backbone_spec().inputs == (3, side, side)
+    assert any("enlarged to" in note for note in p.session.notes) == (seen > 0)
+    assert larger.enlarged().seen == seen
 
 
 def test_a_size_that_is_named_and_a_network_that_trains_see_pictures_as_they_are(cars):
     frozen = prepared(cars, mode="features")
-    assert frozen.seen > 0
-    assert any("enlarged to" in note for note in frozen.session.notes)
     named = prepared(cars, mode="features", image_size=frozen.image_size)
-    trained = prepared(cars)
-    for p in (named, trained):
-        assert p.seen == p.backbone_spec().seen == 0
+    for p in (named, prepared(cars)):
+        assert p.enlarged() is p
         assert not any("enlarged" in note for note in p.session.notes)
+
+
+def test_a_ranking_is_the_same_whoever_asks_for_it(cars, tmp_path):
+    """It sees pictures at their own size, also where last layers see them larger."""
+    source = replace(cars, mode="features")
+    alone = rank(source, RankOptions("peel"))
+    first = debias(source, DebiasOptions("auto"))
+    assert first.prepared.seen > 0
+    assert alone.prepared.seen == 0
+    assert first.ranking.table["rank"].tolist() == alone.ranking.table["rank"].tolist()
+
+
+def test_another_seed_shares_what_was_enlarged(cars):
+    p = prepared(cars, mode="features")
+    one = p.enlarged()
+    one.split("train")
+    other = replace(p, source=replace(p.source, seed=3)).enlarged()
+    assert other.split("train")[1] is one.split("train")[1]
+    assert other.task("train").seed == 3
 
 
 def test_the_network_sees_what_torch_enlarges():

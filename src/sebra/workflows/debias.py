@@ -148,7 +148,7 @@ def debias_prepared(
             ranking, ranked_by = rank_first(on, chosen, session, meter)
     if ranking is not None and config.weighs_noise and "noise" not in ranking.table:
         add_noise(ranking, prepared, session, meter)
-    over_features = prepared.mode == "features"
+    prepared, over_features = prepared.enlarged(), prepared.mode == "features"
     if over_features and wide and method.sees_patches:
         prepared = prepared.widened()
     holds_out = method.holds_out(over_features)

@@ -80,13 +80,11 @@ def _prepare(
     usual = usual_mode(preferred, samples, device)
     backbone, weights, mode = _network_choice(source, size, usual, session)
     origin = "pretrained" if weights else "fixed" if backbone == RANDOM else "from scratch"
-    found = Prepared(source, samples, device, mode, backbone, weights, size, session, meter)
-    seen = f", enlarged to {found.seen}," if found.seen else ""
     session.note(
         f"mode {'features' if mode == 'features' else 'finetune'}: {backbone} ({origin}) "
-        f"at {size} px{seen} on {device.type}"
+        f"at {size} px on {device.type}"
     )
-    return found
+    return Prepared(source, samples, device, mode, backbone, weights, size, session, meter)
 
 
 def for_ranking(
@@ -104,6 +102,7 @@ def for_ranking(
     source = replace(
         p.source,
         backbone=p.backbone,
+        image_size=p.image_size,
         weights=weights or p.source.weights,
         mode="features" if freeze else "finetune",
     )

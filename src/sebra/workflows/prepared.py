@@ -84,20 +84,12 @@ class Prepared:
     _moments: tuple[torch.Tensor, torch.Tensor] | None = None
     _head: Build | None = None  # over patch features
     wide: bool = False  # whether tasks have patch features beside the penultimate ones
+    seen: int = 0  # the side that the frozen network sees pictures at; 0 for their own
+    _enlarged: list[Prepared] = field(default_factory=list)
 
     @property
     def faults(self) -> tuple[Fault, ...]:
         return self.samples.faults
-
-    @property
-    def seen(self) -> int:
-        """The side that a frozen network sees smaller pictures at; 0 for their own.
-
-        It was trained on pictures of the largest size that files are read at.
-        """
-        known = self.mode != "features" or self.weights is None or self.source.image_size
-        size = self.image_size or MAX_SIZE
-        return 0 if known or size >= MAX_SIZE else min(MAX_SIZE, MOST_TIMES * size)
 
     def readable(self, name: str) -> Samples:
         """The samples of a split whose content can be read; no network has run yet."""
@@ -108,6 +100,24 @@ class Prepared:
         if name not in self._splits:
             self._splits[name] = self._load(name)
         return self._splits[name]
+
+    def enlarged(self) -> Prepared:
+        """The same for last layers: a frozen network sees small pictures larger.
+
+        It was trained on pictures of the largest size that files are read at, and tells things
+        better there. Patterns show at the pictures' own size, at which rankings stay.
+        """
+        size = self.image_size or MAX_SIZE
+        fixed = self.mode != "features" or self.weights is None or self.source.image_size
+        if fixed or size >= MAX_SIZE or self.seen:
+            return self
+        if not self._enlarged:
+            seen = min(MAX_SIZE, MOST_TIMES * size)
+            self.session.note(f"the frozen network sees pictures enlarged to {seen} px")
+            fresh: dict[str, Any] = {f: {} for f in ("_splits", "_features", "_patches", "_all")}
+            self._enlarged.append(replace(self, seen=seen, _frozen=None, _head=None, **fresh))
+        given = {"source": self.source, "samples": self.samples, "session": self.session}
+        return replace(self._enlarged[0], meter=self.meter, _moments=None, **given)
 
     def widened(self) -> Prepared:
         """The same with tasks that have patch features as well, where there are any."""

@@ -45,7 +45,7 @@ def logistic(prepared: Prepared, seed: int, balanced: bool) -> Reference:
     with one value of every attribute, or with an aligned or conflicting one: where the values are
     many and each is rare, cross-validation says which of the two teaches more.
     """
-    samples = prepared.samples
+    samples, prepared = prepared.samples, prepared.enlarged()
     if balanced and prepared.mode == "features":
         prepared = prepared.widened()  # what plain training has
     train, test = _features(prepared, "train"), _features(prepared, "test")
