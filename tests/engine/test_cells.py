@@ -1,4 +1,4 @@
-"""A linear network over patch features is the same network over cells, and takes pictures."""
+"""A linear network over directions of cells is the same network over cells, and takes pictures."""
 
 from __future__ import annotations
 
@@ -27,11 +27,13 @@ def seen():
 
 def test_cells_follow_the_penultimate_features(seen):
     spec, pictures, view, rows = seen
-    body = Celled(networks.build(spec, 0).body.eval(), 512, view.cells[1])
+    z, _, finer = view.parts(rows)
+    expected = torch.cat([z, finer.flatten(1)], 1)
+    body = Celled(networks.build(spec, 0).body.eval(), 512, view.cells[2])
     network = networks.Network(body, body.width, spec).eval()
-    assert body.width == rows.shape[1]
+    assert body.width == expected.shape[1]
     with torch.no_grad():
-        torch.testing.assert_close(network.embed(pictures), rows, rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(network.embed(pictures), expected, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize(("n", "side"), [(10, 5), (14, 5), (5, 5), (7, 2)])
@@ -43,11 +45,11 @@ def test_cells_are_averaged_as_torch_does_it(n, side):
     torch.testing.assert_close(ours, F.adaptive_avg_pool2d(maps, side))
 
 
-def test_a_head_over_patch_features_says_the_same_over_cells(seen):
+def test_a_head_over_directions_says_the_same_over_cells(seen):
     _, _, view, rows = seen
-    z, cells = view.parts(rows)
-    basis = Basis.of(z, cells)
-    wide = torch.cat([z, basis(z, cells)], dim=1)
+    z, cells, finer = view.parts(rows)
+    basis = Basis.of(z, cells, finer)
+    wide = basis(z, cells, finer)[:, basis.ranked :]
     top = networks.build(NetworkSpec(LINEAR, (wide.shape[1],), 3), 0)
     std, mean = torch.std_mean(wide, dim=0)
     top.standardise(mean, std)
@@ -55,7 +57,7 @@ def test_a_head_over_patch_features_says_the_same_over_cells(seen):
     torch.nn.init.normal_(top.head.bias, generator=torch.Generator().manual_seed(1))
     with torch.no_grad():
         expected = top(wide)
-        told = over_cells(top, z.shape[1], basis)(rows)
+        told = over_cells(top, z.shape[1], basis)(torch.cat([z, finer.flatten(1)], 1))
     torch.testing.assert_close(told, expected, rtol=1e-3, atol=1e-3)
 
 

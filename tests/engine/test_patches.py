@@ -12,7 +12,7 @@ from frozen_features import extract_features
 from sebra.engine import features, networks
 from sebra.engine.features import Frozen
 from sebra.engine.networks import NetworkSpec
-from sebra.engine.patches import CHANNELS, FINER, Basis, Directions, View
+from sebra.engine.patches import CHANNELS, FINER_CHANNELS, Basis, Directions, View
 from sebra.loading.inputs import Inputs
 from sebra.samples.table import ImageArray
 
@@ -40,13 +40,14 @@ def test_the_cells_are_means_of_the_map_before_the_last_halving(name):
     seen = view(name, inputs)
     made, x = seen.network, inputs.batch(torch.arange(3))
     with torch.no_grad():
-        z, cells = seen.parts(seen(x))
+        z, cells, finer = seen.parts(seen(x))
         scaled = (x.float() - made.shift) * made.scale
         theirs = timm.create_model(name, num_classes=0).eval()
         theirs.load_state_dict(made.body.state_dict())
         middle = theirs.forward_intermediates(scaled, indices=[-2], intermediates_only=True)
-    expected = F.adaptive_avg_pool2d(middle[0], 5)
-    torch.testing.assert_close(cells, expected, atol=0.02, rtol=0.02)
+    for grid, side in ((cells, 5), (finer, min(7, *middle[0].shape[2:]))):
+        expected = F.adaptive_avg_pool2d(middle[0], side)
+        torch.testing.assert_close(grid, expected, atol=0.02, rtol=0.02)
     torch.testing.assert_close(z, made.embed(x), atol=0.02, rtol=0.02)
 
 
@@ -55,7 +56,7 @@ def test_a_network_without_such_a_map_has_no_cells(name):
     side = 224 if name.startswith("vit") else 32
     seen = view(name, pictures(2, side))
     assert not seen.has_cells
-    assert seen.width_after(None, 100) == 0
+    assert seen.columns(None, 100) == seen.network.width
     with torch.no_grad():
         (z,) = seen.parts(seen(pictures(2, side).batch(torch.arange(2))))
     assert z.shape == (2, seen.network.width)
@@ -65,8 +66,8 @@ def test_a_picture_of_a_few_cells_has_that_many():
     inputs = pictures(4, side=48)
     seen = view("resnet18", inputs)
     with torch.no_grad():
-        _, cells = seen.parts(seen(inputs.batch(torch.arange(4))))
-    assert cells.shape == (4, 256, 3, 3)
+        _, cells, finer = seen.parts(seen(inputs.batch(torch.arange(4))))
+    assert cells.shape == finer.shape == (4, 256, 3, 3)
 
 
 def test_directions_are_those_of_the_singular_values():
@@ -87,22 +88,25 @@ def test_little_data_gives_fewer_directions_and_constant_features_no_infinity():
     assert torch.isfinite(found(x)).all()
 
 
+def seen_parts(n: int) -> tuple[torch.Tensor, ...]:
+    return torch.randn(n, 512), torch.randn(n, 256, 5, 5), torch.randn(n, 256, 7, 7)
+
+
 def test_a_basis_survives_being_text():
-    basis = Basis.of(torch.randn(12, 512), torch.randn(12, 256, 5, 5))
+    basis, parts = Basis.of(*seen_parts(12)), seen_parts(2)
     again = Basis.from_text(basis.to_text())
-    z, cells = torch.randn(2, 512), torch.randn(2, 256, 5, 5)
-    assert torch.equal(again(z, cells), basis(z, cells))
-    assert again.width == basis.width == 3 + 25 * FINER
+    assert torch.equal(again(*parts), basis(*parts))
+    assert again.ranked == basis.ranked == 3 + 25 * CHANNELS
+    assert again.finest == basis.finest == 49 * FINER_CHANNELS
 
 
-def test_rankers_see_the_first_directions_of_every_cell_and_last_layers_the_others_too():
-    basis = Basis.of(torch.randn(12, 512), torch.randn(12, 256, 5, 5))
-    z, cells = torch.randn(3, 512), torch.randn(3, 256, 5, 5)
-    made, each = basis(z, cells), basis.channels(cells.permute(0, 2, 3, 1))
-    assert basis.ranked == 3 + 25 * CHANNELS
-    first, finer = made[:, 3 : basis.ranked], made[:, basis.ranked :]
-    torch.testing.assert_close(first.view(3, 5, 5, CHANNELS), each[..., :CHANNELS])
-    torch.testing.assert_close(finer.view(3, 5, 5, FINER - CHANNELS), each[..., CHANNELS:])
+def test_rankers_see_the_first_directions_of_coarse_cells_and_last_layers_all_of_finer_ones():
+    basis, (z, cells, finer) = Basis.of(*seen_parts(12)), seen_parts(3)
+    ranked, own, fine = basis(z, cells, finer).split([basis.ranked, 512, basis.finest], dim=1)
+    coarse = basis.channels(cells.permute(0, 2, 3, 1))[..., :CHANNELS]
+    torch.testing.assert_close(ranked, torch.cat([basis.overview(z), coarse.flatten(1)], 1))
+    assert torch.equal(own, z)
+    torch.testing.assert_close(fine, basis.channels(finer.permute(0, 2, 3, 1)).flatten(1))
 
 
 def test_every_row_is_filled_once_whether_it_gave_the_basis_or_not(tmp_path, monkeypatch):
@@ -116,9 +120,12 @@ def test_every_row_is_filled_once_whether_it_gave_the_basis_or_not(tmp_path, mon
         spec("resnet18"), None, inputs, "k", lambda *a: told.append(a), look=True
     )
     with torch.no_grad():
-        z, cells = seen.parts(seen(inputs.batch(torch.arange(11))))
-    assert found.patches.values.shape == (11, seen.width_after(None, 11))
-    for values, expected in ((found.pooled, z), (found.patches, found.basis(z, cells))):
+        parts = seen.parts(seen(inputs.batch(torch.arange(11))))
+    made = found.basis(*parts)
+    ranked, behind = made[:, : found.basis.ranked], made[:, found.basis.ranked :]
+    assert made.shape == (11, seen.columns(None, 11))
+    given = (found.pooled, parts[0]), (found.patches, ranked), (found.all, behind)
+    for values, expected in given:
         np.testing.assert_allclose(values.values, expected.numpy(), atol=0.02, rtol=0.02)
     assert told[-1] == (11, 11)
 

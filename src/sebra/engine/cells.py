@@ -1,7 +1,7 @@
 """A body whose features are the penultimate ones and the cells of a map on the way.
 
-Patch features are linear in those, so a linear head over patch features is one over this body: that
-is how a model that was trained on patch features is kept.
+Directions are linear in those, so a linear head over directions of cells is one over this body: that
+is how a model that was trained on finer cells is kept.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sebra.engine.networks import LINEAR, Network, NetworkSpec
-from sebra.engine.patches import Basis, Directions, middle_stage
+from sebra.engine.patches import Basis, middle_stage
 
 
 class Celled(nn.Module):
@@ -44,29 +44,20 @@ def _averages(n: int, side: int) -> Tensor:
 
 
 def over_cells(network: Network, width: int, basis: Basis) -> Network:
-    """The linear network over `width` penultimate and then patch features, over cells instead."""
+    """The linear network over `width` features and directions of finer cells, over cells alone."""
     layer = network.head
     assert isinstance(layer, nn.Linear)
     assert network.spec.hidden == 0
     weight = (layer.weight * network.scale).double().cpu()
     bias = layer.bias.double().cpu() - weight @ network.shift[0].double().cpu()
-    side, classes = basis.side, len(weight)
-    cut = width + basis.overview.axes.shape[1]
-    own, overview, cells = weight[:, :width], weight[:, width:cut], weight[:, cut:]
-    back, moved = _before(basis.overview, overview)
-    own, bias = own + back, bias - moved
-    blocks = torch.split(cells, [side**2 * n for n in basis.cut], dim=1)
-    each = torch.cat([b.reshape(classes, side**2, -1) for b in blocks if b.shape[1]], dim=2)
-    back, moved = _before(basis.channels, each)
-    bias = bias - moved.sum(1)
-    joined = torch.cat([own, back.transpose(1, 2).reshape(classes, -1)], dim=1)
+    classes, seen = len(weight), basis.channels
+    cells = weight[:, width:].reshape(classes, basis.finer**2, -1)
+    # Weights over what the directions were taken of, and what their shift takes away.
+    back = cells @ (seen.scale[:, None] * seen.axes).double().cpu().T
+    bias = bias - (back @ seen.shift.double().cpu()).sum(1)
+    joined = torch.cat([weight[:, :width], back.transpose(1, 2).reshape(classes, -1)], dim=1)
     spec = NetworkSpec(LINEAR, (joined.shape[1],), classes)
     found = Network(nn.Identity(), joined.shape[1], spec).to(network.shift.device)
     found.head.load_state_dict({"weight": joined, "bias": bias})
     return found
 
-
-def _before(directions: Directions, weight: Tensor) -> tuple[Tensor, Tensor]:
-    """Weights over what the directions were taken of, and what their shift takes away."""
-    back = weight @ (directions.scale[:, None] * directions.axes).double().cpu().T
-    return back, back @ directions.shift.double().cpu()

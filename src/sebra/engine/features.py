@@ -43,7 +43,8 @@ Key = list[str | int | bytes]
 class Features:
     """What was extracted: penultimate features and, of some networks of pictures, patch features.
 
-    all: both side by side, and what of the cells only last layers see. basis: how they were made.
+    all: the penultimate features and the finer cells that last layers see. basis: how they were
+    made.
     """
 
     all: FeatureArray
@@ -89,12 +90,10 @@ class Frozen:
         self.names = (name,)
         width, basis = _parts(array, meta, len(inputs))
         self.basis = self.basis or basis
-        rows = np.arange(len(inputs), dtype=np.int64)
-        every, pooled = FeatureArray(array, rows), FeatureArray(array[:, :width], rows)
-        if basis is None:
-            return Features(every, pooled)
-        ranked = FeatureArray(array[:, width : width + basis.ranked], rows)
-        return Features(every, pooled, ranked, basis)
+        rows, first = np.arange(len(inputs), dtype=np.int64), basis.ranked if basis else 0
+        columns = slice(first, None), slice(first, first + width), slice(first)
+        every, pooled, ranked = (FeatureArray(array[:, some], rows) for some in columns)
+        return Features(every, pooled, ranked if basis else None, basis)
 
     def _key_of(self, engine: str) -> Key:
         return [engine, self.key] if engine == ROUNDED else [engine]
@@ -126,15 +125,15 @@ class Frozen:
         (name, run), module = self._engine, self._module
         fill: Callable[[npt.NDArray[Any], Run], dict[str, Any]]
         if isinstance(module, View):
-            more = module.width_after(self.basis, len(inputs))
+            columns = module.columns(self.basis, len(inputs))
             fill = partial(_fill, view=module, basis=self.basis, inputs=inputs, progress=progress)
         else:
-            more, fill = 0, partial(fill_features, inputs=inputs, progress=progress)
+            columns, fill = self._network.width, partial(fill_features, inputs=inputs, progress=progress)
         kept = {"backbone": self.spec.backbone, _WIDTH: self._network.width}
         return user_cache().array(
             "features",
             [*parts, *self._key_of(name)],
-            (len(inputs), self._network.width + more),
+            (len(inputs), columns),
             np.float16,
             lambda out: kept | fill(out, run),
             partial(_parts, rows=len(inputs)),
@@ -142,9 +141,9 @@ class Frozen:
 
 
 def _parts(array: npt.NDArray[Any], meta: dict[str, Any], rows: int) -> tuple[int, Basis | None]:
-    """How many columns are penultimate features, and what the others were made by."""
+    """How many columns are penultimate features, and what the others were made by, if any."""
     width, basis = int(meta[_WIDTH]), Basis.from_text(meta[_BASIS]) if _BASIS in meta else None
-    shape = (rows, width + (basis.width if basis else 0))
+    shape = (rows, width + (basis.ranked + basis.finest if basis else 0))
     if array.shape != shape or array.dtype != np.float16 or width < 1:
         raise ValueError(f"it has shape {array.shape} and type {array.dtype}, not {shape}")
     return width, basis
@@ -167,16 +166,11 @@ def _fill(
         batches = torch.split(probes, _BATCH[inputs.device.type])
         seen = torch.cat([run(inputs.batch(part)) for part in batches])
         basis = Basis.of(*view.parts(seen))
-        out[probes.cpu().numpy()] = _halved(_patched(seen, view, basis.to(inputs.device)))
+        out[probes.cpu().numpy()] = _halved(basis.to(inputs.device)(*view.parts(seen)))
         rows = rows[~torch.isin(rows, probes)]
     made = basis.to(inputs.device)
-    _fill_rows(out, rows, lambda x: _patched(run(x), view, made), inputs, progress)
+    _fill_rows(out, rows, lambda x: made(*view.parts(run(x))), inputs, progress)
     return {_BASIS: basis.to_text()}
-
-
-def _patched(seen: Tensor, view: View, basis: Basis) -> Tensor:
-    z, cells = view.parts(seen)
-    return torch.cat([z, basis(z, cells)], dim=1)
 
 
 def _fill_rows(

@@ -32,7 +32,7 @@ def views_of_pictures(features: int, basis: Basis | None) -> tuple[View, ...]:
 
 def _cells(place: str, basis: Basis) -> list[int]:
     """The columns of the patch features of a place at a side; none for the centre."""
-    side, channels = basis.side, basis.cut[0]
+    side, channels = basis.side, basis.few
     if place == "centre" or round(1 / STRIP) != side:
         return []
     inside = list(range(1, side - 1))

@@ -7,7 +7,7 @@ colour of a picture, a corner) it tells the class, and the samples told wrong br
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from sebra.ranking.atoms import with_atoms
 from sebra.ranking.balance import Flags, Floats, Ints, best_other, looks_weights, neutral_weights
 from sebra.ranking.candidate import find_candidate, kept
 from sebra.ranking.crossfit import HeadJudge, Judge, NetworkJudge
-from sebra.ranking.evidence import MOST, Evidence, evidence_of
+from sebra.ranking.evidence import BELIEVED, MOST, Evidence, evidence_of
 
 COVERED = 0.05  # chance to count a class in that lacks a pattern; few of its samples break it
 HALF = 0.5  # of the best evidence, as a power of its chance: as good a candidate
@@ -116,7 +116,9 @@ def _in_view(
     """The pattern of a view: of every class what sets it apart from all others there. Several may
     share a mark, so each is told for itself, not against the likeliest other.
 
-    Models of all else are only asked where there would be evidence if no label were wrong.
+    Models of all else are only asked where there would be evidence if no label were wrong. Hardly
+    ever can a class be told by so little but for a few wrong labels: half of a cloud is believed
+    whatever they say.
     """
     y, weights = torch.from_numpy(labels), torch.from_numpy(neutral_weights(before, labels, trust))
     told = view.tell_apart(y, weights).double().numpy()
@@ -128,6 +130,8 @@ def _in_view(
     if given.sum() > 0 and at_most.chance(looks) <= COVERED:
         rest = judge.tell_class(y, torch.from_numpy(given)).double().numpy()
         evidence = evidence_of(told, rest, labels, seems != labels, heard, MOST)
+        rights = np.maximum(evidence.rights, BELIEVED * evidence.clouds)
+        evidence = replace(evidence, rights=rights)
     scale = max(float(margin.std()), 1e-12)
     head = None if head is None else head / scale
     return kept(evidence, head, margin=margin / scale, thresholds=thresholds / scale)

@@ -78,12 +78,12 @@ class Prepared:
     _splits: dict[str, tuple[Samples, Inputs]] = field(default_factory=dict)
     _features: dict[str, Features] = field(default_factory=dict)
     _patches: dict[str, Inputs] = field(default_factory=dict)
-    _all: dict[str, Inputs] = field(default_factory=dict)  # penultimate and patch features
+    _all: dict[str, Inputs] = field(default_factory=dict)  # penultimate features and finer cells
     _figures: dict[str, torch.Tensor] = field(default_factory=dict)
     _frozen: Frozen | None = None  # where content is frozen and no features are given
     _moments: tuple[torch.Tensor, torch.Tensor] | None = None
     _head: Build | None = None  # over patch features
-    wide: bool = False  # whether tasks have patch features beside the penultimate ones
+    wide: bool = False  # whether tasks have finer cells beside the penultimate features
     seen: int = 0  # the side that the frozen network sees pictures at; 0 for their own
     _enlarged: list[Prepared] = field(default_factory=list)
 
@@ -120,7 +120,7 @@ class Prepared:
         return replace(self._enlarged[0], meter=self.meter, _moments=None, **given)
 
     def widened(self) -> Prepared:
-        """The same with tasks that have patch features as well, where there are any."""
+        """The same with tasks that have finer cells as well, where there are any."""
         self.split("train")
         return replace(self, wide=True, _moments=None) if self._patches else self
 
@@ -136,7 +136,7 @@ class Prepared:
         """What sees the pictures themselves, and a network over wide features made for it."""
         core, basis = self.split("train")[1].shape[0], self._features["train"].basis
         assert basis is not None
-        spec = replace(self.backbone_spec(), cells=basis.side)
+        spec = replace(self.backbone_spec(), cells=basis.finer)
         return spec, over_cells(network, core, basis)
 
     def _seen(self, name: str) -> tuple[Samples, Inputs]:
