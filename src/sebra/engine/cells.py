@@ -1,7 +1,7 @@
 """A body whose features are the penultimate ones and the cells of a map on the way.
 
-Directions are linear in those, so a linear head over directions of cells is one over this body: that
-is how a model that was trained on finer cells is kept.
+Directions are linear in those, so a linear head over directions of cells is one over this body:
+that is how a model that was trained on finer cells is kept.
 """
 
 from __future__ import annotations
@@ -60,4 +60,3 @@ def over_cells(network: Network, width: int, basis: Basis) -> Network:
     found = Network(nn.Identity(), joined.shape[1], spec).to(network.shift.device)
     found.head.load_state_dict({"weight": joined, "bias": bias})
     return found
-

@@ -128,7 +128,10 @@ class Frozen:
             columns = module.columns(self.basis, len(inputs))
             fill = partial(_fill, view=module, basis=self.basis, inputs=inputs, progress=progress)
         else:
-            columns, fill = self._network.width, partial(fill_features, inputs=inputs, progress=progress)
+            columns, fill = (
+                self._network.width,
+                partial(fill_features, inputs=inputs, progress=progress),
+            )
         kept = {"backbone": self.spec.backbone, _WIDTH: self._network.width}
         return user_cache().array(
             "features",

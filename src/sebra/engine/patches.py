@@ -83,7 +83,8 @@ class View(nn.Module):
         if not self.has_cells:
             return (rows,)
         channels, *sides = self.cells
-        z, *grids = rows.split([self.network.width, *(channels * side**2 for side in sides)], dim=1)
+        widths = [self.network.width, *(channels * side**2 for side in sides)]
+        z, *grids = torch.split(rows, widths, dim=1)
         shaped = zip(grids, sides, strict=True)
         return z, *(cells.reshape(len(rows), channels, side, side) for cells, side in shaped)
 
@@ -185,9 +186,7 @@ class Basis:
         return Basis(*found, cells.shape[-1], finer.shape[-1])
 
     def to(self, device: torch.device) -> Basis:
-        return replace(
-            self, overview=self.overview.to(device), channels=self.channels.to(device)
-        )
+        return replace(self, overview=self.overview.to(device), channels=self.channels.to(device))
 
     def to_text(self) -> str:
         """The basis as text, its shapes first."""
@@ -208,4 +207,4 @@ class Basis:
             end = 2 * d + d * k
             found.append(Directions(rest[:d], rest[d : 2 * d], rest[2 * d : end].view(d, k)))
             rest = rest[end:]
-        return Basis(*found, side, finer)
+        return Basis(found[0], found[1], side, finer)

@@ -81,7 +81,7 @@ class Prepared:
     _all: dict[str, Inputs] = field(default_factory=dict)  # penultimate features and finer cells
     _figures: dict[str, torch.Tensor] = field(default_factory=dict)
     _frozen: Frozen | None = None  # where content is frozen and no features are given
-    _moments: tuple[torch.Tensor, torch.Tensor] | None = None
+    _top: Build | None = None  # heads over the features that methods see
     _head: Build | None = None  # over patch features
     wide: bool = False  # whether tasks have finer cells beside the penultimate features
     seen: int = 0  # the side that the frozen network sees pictures at; 0 for their own
@@ -114,21 +114,22 @@ class Prepared:
         if not self._enlarged:
             seen = min(MAX_SIZE, MOST_TIMES * size)
             self.session.note(f"the frozen network sees pictures enlarged to {seen} px")
-            fresh: dict[str, Any] = {f: {} for f in ("_splits", "_features", "_patches", "_all")}
-            self._enlarged.append(replace(self, seen=seen, _frozen=None, _head=None, **fresh))
-        given = {"source": self.source, "samples": self.samples, "session": self.session}
-        return replace(self._enlarged[0], meter=self.meter, _moments=None, **given)
+            passes: dict[str, Any] = {f: {} for f in ("_splits", "_features", "_patches", "_all")}
+            passes |= {"seen": seen, "_frozen": None, "_top": None, "_head": None}
+            self._enlarged.append(replace(self, **passes))
+        own = ("source", "samples", "session", "meter")
+        return replace(self._enlarged[0], **{f: getattr(self, f) for f in own})
 
     def widened(self) -> Prepared:
         """The same with tasks that have finer cells as well, where there are any."""
         self.split("train")
-        return replace(self, wide=True, _moments=None) if self._patches else self
+        return replace(self, wide=True, _top=None) if self._patches else self
 
     def task(self, name: str = "train") -> Task:
         """A split as a task; attributes stay behind."""
         samples, inputs = self._seen(name)
-        if self.mode == "features" and self._moments is None:
-            self._moments = moments(self._seen("train")[1])
+        if self.mode == "features" and self._top is None:
+            self._top = head_over(self._seen("train")[1], len(samples.classes))
         task = self._task(samples, inputs, self.build)
         return replace(task, core=self.split(name)[1].shape[0]) if self.wide else task
 
@@ -196,14 +197,10 @@ class Prepared:
 
     def build(self, seed: int, hidden: int) -> Network:
         """A fresh network of the run's kind on the device."""
-        return build_network(self.spec(hidden), seed, self.weights, self._moments, self.device)
-
-    def spec(self, hidden: int = 0) -> NetworkSpec:
-        samples, inputs = self._seen("train")
-        classes = len(samples.classes)
-        if self.mode == "features":
-            return NetworkSpec(LINEAR, (inputs.shape[0],), classes, hidden=hidden)
-        return self.backbone_spec(classes)
+        if self._top is not None:
+            return self._top(seed, hidden)
+        spec = self.backbone_spec(len(self.samples.classes))
+        return networks.build(spec, seed, self.weights).to(self.device)
 
     def backbone_spec(self, classes: int = 1) -> NetworkSpec:
         """The network that sees the content itself."""
@@ -290,20 +287,8 @@ def head_over(inputs: Inputs, classes: int) -> Build:
 
     def build(seed: int, hidden: int) -> Network:
         spec = NetworkSpec(LINEAR, (inputs.shape[0],), classes, hidden=hidden)
-        return build_network(spec, seed, None, found, inputs.device)
+        network = networks.build(spec, seed).to(inputs.device)
+        network.standardise(*found)
+        return network
 
     return build
-
-
-def build_network(
-    spec: NetworkSpec,
-    seed: int,
-    weights: Weights | None,
-    moments_: tuple[torch.Tensor, torch.Tensor] | None,
-    device: torch.device,
-) -> Network:
-    over_features = len(spec.inputs) == 1
-    network = networks.build(spec, seed, None if over_features else weights).to(device)
-    if moments_ is not None and over_features:
-        network.standardise(*moments_)
-    return network

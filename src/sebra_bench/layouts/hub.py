@@ -60,12 +60,12 @@ class Options:
 
 @layout(
     "hf",
-    "a Hugging Face data set of images or texts, hf:ORG/NAME (extra hub)",
+    "a Hugging Face data set of images, texts or numbers, hf:ORG/NAME (extra hub)",
     Options,
     folder=False,
 )
 def read(path: Path, options: Options) -> Samples:
-    """Any image or text data set of the hub; columns of few values become attributes."""
+    """Any data set of the hub; beside images or texts, columns of few values become attributes."""
     name = path.as_posix()
     _require_name(name)
     entry = cache_root() / "hub" / _key(name, options)

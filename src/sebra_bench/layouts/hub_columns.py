@@ -19,6 +19,7 @@ PAIRS = (
 )
 TEXTS = ("text", "sentence", "content", "review", "document")
 _PLAIN = (str, int, float, bool)
+_NUMBERS = ("int", "uint", "float")
 _SUFFIXES = {b"\xff\xd8": ".jpg", b"\x89P": ".png", b"GI": ".gif", b"RI": ".webp", b"BM": ".bmp"}
 
 
@@ -60,10 +61,10 @@ def choose_columns(
         image = None
     elif image is None:
         text, text_b = _texts(features, text_b)
-    if image is None and text is None:
+    if image is None and text is None and not _has_numbers(features, options["label"]):
         raise UsageError(
-            f"{where}: no image or text column found; name one with ?image=… or ?text=… "
-            f"({_listed(features)})"
+            f"{where}: no image or text column found, and none of numbers; name one with ?image=… "
+            f"or ?text=… ({_listed(features)})"
         )
     label = options["label"] or _label(features, kinds, where)
     used = {image, text, text_b, label}
@@ -88,8 +89,7 @@ def parse_row(row: Mapping[str, Any], columns: Columns) -> dict[str, Any] | None
         if data is None:
             data = _read(row[columns.image])
         out["image"] = (data, _SUFFIXES.get(data[:2], ".image"))
-    else:
-        assert columns.text is not None
+    elif columns.text is not None:
         out["text"] = _text(row[columns.text])
         if columns.text_b is not None:
             out["text_b"] = _text(row[columns.text_b])
@@ -126,6 +126,13 @@ def _read(image: Mapping[str, Any] | None) -> bytes:
 def _text(value: Any) -> str:
     """An empty cell would read as a missing one."""
     return str(value) if value not in (None, "") else " "
+
+
+def _has_numbers(features: Mapping[str, Any], label: str) -> bool:
+    """Whether there are columns of numbers: the features of a table."""
+    others = [f for n, f in features.items() if n != label and n not in LABELS]
+    values = [f for f in others if type(f).__name__ == "Value"]
+    return any(str(f.dtype).startswith(_NUMBERS) for f in values)
 
 
 def _texts(features: Mapping[str, Any], text_b: str | None) -> tuple[str | None, str | None]:

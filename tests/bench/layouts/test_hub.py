@@ -173,3 +173,21 @@ def _refusal(data):
     with pytest.raises(UsageError) as caught:
         open_samples(data)
     return str(caught.value)
+
+
+def test_numbers_alone_are_features(tmp_path):
+    from datasets import ClassLabel, Dataset, Features, Value
+
+    x = np.random.default_rng(0).normal(size=(12, 2))
+    rows = {"wide": x[:, 0], "high": x[:, 1], "kind": [i % 2 for i in range(12)]}
+    kinds = {
+        "wide": Value("float64"),
+        "high": Value("float64"),
+        "kind": ClassLabel(names=["a", "b"]),
+    }
+    data = Dataset.from_dict(rows, features=Features(kinds))
+    data.save_to_disk(str(tmp_path / "saved"))
+    samples = open_samples(f"hf:{tmp_path / 'saved'}")
+    assert samples.classes == ("a", "b")
+    assert samples.content.names == ("wide", "high")
+    np.testing.assert_allclose(samples.content.values[samples.content.rows], x, rtol=1e-6)
