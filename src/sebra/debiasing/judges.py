@@ -14,7 +14,7 @@ from sebra.engine.networks import Network
 from sebra.engine.passes import evaluating, predict
 from sebra.engine.task import Task
 
-LEAST = 4  # samples of a class and pattern that make a group of their own
+LEAST = 2  # samples of a class and pattern make a group: one may teach while the other judges
 
 
 @dataclass(frozen=True)
@@ -32,33 +32,29 @@ class Judges:
     @classmethod
     def all_of(cls, task: Task, guide: Guide | None, pool: Pool | None) -> Judges:
         """Every sample there is: cross-validation keeps them apart from what judges them."""
-        stages = None if guide is None else guide.stages
-        if pool is None or (stages is None) != (pool.stages is None):
-            return cls._of((task,), stages, task, stages)
-        if stages is None or pool.stages is None:
-            return cls._of((task, pool.task), None, task, None)
-        return cls._of((task, pool.task), torch.cat([stages, pool.stages]), task, stages)
+        own, more = (None if given is None else given.stages for given in (guide, pool))
+        tasks = (task,) if pool is None or (own is None) != (more is None) else (task, pool.task)
+        stages = own if own is None or more is None or len(tasks) == 1 else torch.cat([own, more])
+        y = torch.cat([t.targets for t in tasks]).cpu()
+        # What a model costs is told by samples that are drawn like the training set for sure.
+        ordinary = (torch.arange(len(y)) < len(task)).float()
+        stages = None if stages is None else stages.cpu()
+        rows = judging(y, task.classes, task.seed)
+        return cls(tasks, y, stages, ordinary, rows, task.seed, task.classes)
 
     @classmethod
     def held_out(cls, task: Task, guide: Guide | None, pool: Pool) -> Judges:
         """The samples that no network has seen."""
-        stages = None if guide is None else guide.stages
-        known = None if stages is None else pool.stages
-        return cls._of((pool.task,), known, task, None if known is None else stages)
-
-    @classmethod
-    def _of(
-        cls, tasks: tuple[Task, ...], stages: Tensor | None, task: Task, theirs: Tensor | None
-    ) -> Judges:
-        y = torch.cat([t.targets for t in tasks]).cpu()
-        stages = None if stages is None else stages.cpu()
-        wanted = _cells(task.targets.cpu(), None if theirs is None else theirs.cpu())
+        theirs = None if guide is None else guide.stages
+        stages = None if theirs is None or pool.stages is None else pool.stages.cpu()
+        y = pool.task.targets.cpu()
+        wanted = _cells(task.targets.cpu(), None if stages is None else theirs)
         cells = _cells(y, stages)
         most = int(max(wanted.max(), cells.max())) + 1
         share, seen = (torch.bincount(c, minlength=most) / len(c) for c in (wanted, cells))
         ordinary = share[cells] / seen[cells]
         rows = judging(y, task.classes, task.seed)
-        return cls(tasks, y, stages, ordinary, rows, task.seed, task.classes)
+        return cls((pool.task,), y, stages, ordinary, rows, task.seed, task.classes)
 
     @property
     def groups(self) -> Tensor:
@@ -80,5 +76,5 @@ def _cells(y: Tensor, stages: Tensor | None) -> Tensor:
     if stages is None:
         return y
     powers = 2 ** torch.arange(stages.shape[1])
-    code: Tensor = ((stages > 0.5).long() * powers).sum(1)
+    code: Tensor = ((stages.cpu() > 0.5).long() * powers).sum(1)
     return y * (1 << stages.shape[1]) + code
