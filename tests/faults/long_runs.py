@@ -104,18 +104,25 @@ fault(GROUP, "SIGTERM", f"status 143; {EQUAL}", slow=True)(by_signal(signal.SIGT
 fault(GROUP, "SIGKILL", f"status -9; {EQUAL}", slow=True)(by_signal(signal.SIGKILL, -9))
 
 
-@fault(GROUP, "SIGTERM while images are decoded", "status 143 at once, no cache entry", slow=True)
+DECODING = "status 143 at once, no cache entry; --resume finishes it"
+
+
+@fault(GROUP, "SIGTERM while images are decoded", DECODING, slow=True)
 def stopped_while_decoding(place: Place) -> str:
     place.pets(n=1500)
-    process = place.start("rank", place / "pets", *QUICK, "--out", place / "run")
+    command = ("rank", place / "pets", *QUICK, "--out", place / "run")
+    process = place.start(*command)
     cache = place / "cache" / "images"
     until(lambda: any(cache.glob(".building-*")), process)
     done = stopped_by(process, signal.SIGTERM)
     assert done.status == 143, done
     assert "Traceback" not in done.stderr
     assert list(cache.iterdir()) == []
-    assert not (place / "run").exists()
-    return "status 143 at once, no cache entry"
+    assert not (place / "run" / "ranking.parquet").exists()
+    assert place.run(*command, "--resume").status == 0
+    assert (place / "run" / "ranking.parquet").exists()
+    assert no_leftovers(place / "run")
+    return DECODING
 
 
 def checkpoint_of(
