@@ -256,3 +256,25 @@ def test_the_near_network_lies_half_way_between_a_probe_and_its_training(monkeyp
     for name, value in start.state_dict().items():
         if value.is_floating_point():
             torch.testing.assert_close(near[name], (value + ends["trained"][name]) / 2)
+
+
+def test_the_cost_is_told_by_training_samples_alone_over_features():
+    toy = features()
+    method = Auto(AutoConfig())
+    help = toy.help(method.needs)
+    judges = module.Judges.all_of(toy.train, help.guide, help.pool)
+    n = len(toy.train)
+    assert len(judges.y) == n + len(help.pool.task)
+    assert judges.ordinary[:n].eq(1).all()
+    assert judges.ordinary[n:].eq(0).all()
+
+
+def test_two_samples_that_break_a_pattern_are_a_group_and_one_is_not():
+    toy = features()
+    help = toy.help(Auto(AutoConfig()).needs)
+    judges = module.Judges.all_of(toy.train, help.guide, None)
+    for few, groups in ((2, 2), (1, 1)):
+        stages = torch.ones(len(judges.y), 1)
+        stages[judges.y.eq(0).nonzero()[:few]] = 0
+        counted = replace(judges, stages=stages).groups[judges.y == 0]
+        assert len(counted.unique()) == groups

@@ -111,13 +111,13 @@ def test_a_fixed_value_is_found_and_told_of_other_samples(tmp_path) -> None:  # 
     np.testing.assert_array_equal(told[:, 0] > 0.5, others_follow)
 
 
-def marked(share: float, seed: int = 0) -> tuple[Task, np.ndarray]:
-    """Classes that features tell well, and a mark in the second of two views of the figures."""
+def marked(share: float, seed: int = 0, told: float = 2.5) -> tuple[Task, np.ndarray]:
+    """Classes that features tell so well, and a mark in the second of two views of the figures."""
     rng = np.random.default_rng(seed)
     n = 600
     y = np.arange(n) % 2
     x = rng.normal(size=(n, 30))
-    x[:, :3] += 2.5 * y[:, None]
+    x[:, :3] += told * y[:, None]
     follows = rng.random(n) < share
     figures = rng.normal(size=(n, 6))
     figures[:, 0] += 0.5 * y  # a soft cue of nature
@@ -138,6 +138,25 @@ def test_a_mark_that_only_a_view_shows_is_found_there_and_told_of_other_samples(
     other, others_follow = marked(0.7, seed=1)
     told = model.follows(other.seen(torch.arange(len(other))), other.targets)
     np.testing.assert_array_equal(told[:, 0] > 0.5, others_follow)
+
+
+def test_a_plain_mark_is_found_in_a_view_though_all_else_says_nothing_of_labels(
+    monkeypatch,
+) -> None:  # type: ignore[no-untyped-def]
+    task, follows = marked(0.95, told=0.0)
+    result = PeelRanker(PeelConfig()).rank(task, Session(), Blind())
+    assert [p["view"] for p in result.details["patterns"]] == ["mark"]
+    np.testing.assert_array_equal(result.stages["stage_1"] > 0.5, follows)
+    monkeypatch.setattr(views, "BELIEVED", 0.0)  # wrong labels would look the same
+    assert not PeelRanker(PeelConfig()).rank(task, Session(), Blind()).stages
+
+
+def test_the_same_in_all_features_may_be_wrong_labels() -> None:
+    task, _ = marked(0.95, told=0.0)
+    assert task.figures is not None
+    x = torch.cat([task.inputs.batch(torch.arange(len(task))), task.figures], 1)
+    alone = task_of(x.numpy(), task.targets.numpy())
+    assert not PeelRanker(PeelConfig()).rank(alone, Session(), Blind()).stages
 
 
 def test_a_soft_cue_in_a_view_is_no_pattern() -> None:
