@@ -13,6 +13,7 @@ from sebra.debiasing.model import Model
 from sebra.engine import networks
 from sebra.engine.networks import NetworkSpec
 from sebra.engine.session import Session
+from sebra.errors import UsageError
 from sebra.loading.decode import MAX_SIZE
 from sebra.runs.folder import RunFolder
 from sebra.runs.meter import Meter
@@ -94,3 +95,11 @@ def test_a_side_that_no_picture_has_is_refused():
     described = {**NetworkSpec("resnet18", (3, 32, 32), 2).to_dict(), "seen": 10**6}
     with pytest.raises(ValueError, match="px"):
         NetworkSpec.from_dict(described)
+
+
+def test_a_network_of_one_size_gets_pictures_of_that_size_alone(cars):
+    wanted = {"backbone": "vit_tiny_patch16_224", "weights": "none"}
+    assert prepared(cars, **wanted).image_size == 224
+    assert prepared(cars).image_size != 224
+    with pytest.raises(UsageError, match=r"--image-size 64: .* takes pictures of 224 px alone"):
+        prepared(cars, image_size=64, **wanted)

@@ -230,6 +230,16 @@ def check_backbone(name: str) -> None:
         raise UsageError(f"--backbone: timm has no model {name!r} (near: {close})")
 
 
+def fixed_side(name: str) -> int | None:
+    """The only side of pictures that a network takes; None where it takes any."""
+    if name in (SMALL, RANDOM) or known_body(name, filled=False) is not None:
+        return None
+    from timm.models import get_pretrained_cfg
+
+    found = get_pretrained_cfg(name)
+    return int(found.input_size[-1]) if found is not None and found.fixed_input_size else None
+
+
 def _pictures(name: str, filled: bool) -> nn.Module:
     body = known_body(name, filled)
     if body is not None:

@@ -79,6 +79,10 @@ def _prepare(
     size = source.image_size or auto_size(samples.take(samples.rows("train")))
     usual = usual_mode(preferred, samples, device)
     backbone, weights, mode = _network_choice(source, size, usual, session)
+    fixed = networks.fixed_side(backbone) or size
+    if source.image_size is not None and fixed != size:
+        raise UsageError(f"--image-size {size}: {backbone} takes pictures of {fixed} px alone")
+    size = fixed
     origin = "pretrained" if weights else "fixed" if backbone == RANDOM else "from scratch"
     session.note(
         f"mode {'features' if mode == 'features' else 'finetune'}: {backbone} ({origin}) "
