@@ -130,3 +130,13 @@ def test_an_unknown_backbone_is_refused_with_near_names():
 def test_offline_the_hub_is_not_asked(monkeypatch):
     monkeypatch.setenv("SEBRA_OFFLINE", "1")
     assert hub_weights("resnet18") is None
+
+
+@pytest.mark.parametrize("name", ["mobilenetv3_small_050", "efficientnet_lite0"])
+def test_the_width_is_that_of_what_a_network_gives(name):
+    """Some have a layer more between the last map and their classifier."""
+    network = build(NetworkSpec(name, (3, 64, 64), 3), 0).eval()
+    pictures = torch.zeros(2, 3, 64, 64, dtype=torch.uint8)
+    with torch.no_grad():
+        assert network.embed(pictures).shape == (2, network.width)
+        assert network(pictures).shape == (2, 3)

@@ -201,7 +201,7 @@ def build(spec: NetworkSpec, seed: int, weights: Weights | None = None) -> Netwo
             body, width = random_body()
         else:
             body = _pictures(spec.backbone, filled=weights is None)
-            width = int(body.num_features)  # type: ignore[arg-type]
+            width = int(getattr(body, "head_hidden_size", body.num_features))  # type: ignore[arg-type]
         if weights is not None:
             weights.fill(body, spec.backbone)
         if spec.cells:
