@@ -1,5 +1,7 @@
 """Features in NumPy files."""
 
+import os
+
 import numpy as np
 import pytest
 
@@ -121,3 +123,13 @@ def test_a_number_that_float32_cannot_hold_is_refused_with_its_row(tmp_path):
     x[9, 1] = 1e300
     with pytest.raises(UsageError, match="a number above 1e30 in row 9"):
         open_samples(str(miniatures.npz(tmp_path / "x.npz", X=x)))
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
+@pytest.mark.parametrize("name", ["x.npz", "arrays/X.npy"])
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path, name):
+    (tmp_path / "arrays").mkdir()
+    np.save(tmp_path / "arrays" / "y.npy", np.zeros(3))
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(UsageError, match=r"is no file|not a readable \.npz"):
+        open_samples(str(tmp_path / name.split("/", maxsplit=1)[0]))

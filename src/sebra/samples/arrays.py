@@ -47,7 +47,8 @@ def read_rows(path: Path) -> npt.NDArray[Any]:
 @contextmanager
 def _opened(path: Path) -> Iterator[Any]:
     try:
-        archive = np.load(path, allow_pickle=False) if zipfile.is_zipfile(path) else None
+        whole = path.is_file() and zipfile.is_zipfile(path)
+        archive = np.load(path, allow_pickle=False) if whole else None
     except Exception as error:  # a broken archive can make the reader raise nearly anything
         raise UsageError(f"{path}: not a readable .npz file ({reason(error)})") from error
     if archive is None:
@@ -133,6 +134,8 @@ def _attributes(names: list[str], load: Load, n: int) -> dict[str, Attribute]:
 
 
 def _load_npy(file: Path) -> npt.NDArray[Any]:
+    if not file.is_file():  # one would wait for what is written into a pipe
+        raise UsageError(f"{file}: is no file")
     try:
         array: npt.NDArray[Any] = np.load(file, mmap_mode="r", allow_pickle=False)
     except Exception as error:  # a broken header can make the reader raise nearly anything
