@@ -133,3 +133,11 @@ def test_a_pipe_is_refused_and_not_waited_for(tmp_path, name):
     os.mkfifo(tmp_path / name)
     with pytest.raises(UsageError, match=r"is no file|not a readable \.npz"):
         open_samples(str(tmp_path / name.split("/", maxsplit=1)[0]))
+
+
+@pytest.mark.parametrize("make", [make_npz, make_folder])
+def test_truth_values_are_numbers(tmp_path, make):
+    wanted = miniatures.features()["X"] > 0
+    samples = open_samples(make(tmp_path, X=wanted))
+    assert samples.content.values.dtype == np.uint8
+    assert np.array_equal(samples.content.values, wanted)

@@ -102,6 +102,8 @@ def _native(values: npt.NDArray[Any], path: Path) -> npt.NDArray[Any]:
     """Numbers as torch has them: of this machine's byte order, and neither long nor unsigned."""
     wide = {"f": np.float64, "u": np.float64 if values.dtype.itemsize > 4 else np.int64}
     kind = values.dtype.kind
+    if kind == "b":  # torch does not subtract them
+        return values.view(np.uint8)
     odd = values.dtype.itemsize > 8 if kind == "f" else kind == "u" and values.dtype.itemsize > 1
     if kind not in "fiu" or (values.dtype.isnative and not odd):
         return values
