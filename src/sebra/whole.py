@@ -51,6 +51,14 @@ def write_text(path: Path, text: str) -> Path:
     return path
 
 
+def regular(path: str | Path) -> Path:
+    """The path, unless it is a pipe: one would wait for what is written into it."""
+    found = Path(path)
+    if found.is_fifo():
+        raise OSError(errno.EINVAL, "is a pipe, not a file", str(found))
+    return found
+
+
 def utf8(text: str) -> str:
     r"""The text, with every byte of a file name that is not UTF-8 written as `\xNN`.
 

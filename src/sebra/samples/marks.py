@@ -11,6 +11,7 @@ import numpy as np
 from sebra.errors import UsageError
 from sebra.samples.table import SPLITS, Samples
 from sebra.samples.verdicts import MARKS, Verdicts
+from sebra.whole import regular
 
 COLUMNS = ("id", "mark", "label")
 GUARD = "'"  # before a text that a spreadsheet would run as a formula
@@ -54,7 +55,7 @@ def read_marks(file: str) -> list[tuple[int, str, str, str]]:
     if Path(file).suffix.lower() == ".json":
         return _said(Verdicts.load(file))
     try:
-        with Path(file).open(encoding="utf-8-sig", newline="") as stream:
+        with regular(file).open(encoding="utf-8-sig", newline="") as stream:
             reader = csv.reader(stream, strict=True)
             header = next(reader, [])
             if list(header[:2]) != ["id", "mark"]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sebra.errors import UsageError, reason
-from sebra.whole import json_of, write_text
+from sebra.whole import json_of, regular, write_text
 
 VERDICTS = "verdicts.json"
 FORMAT = 1
@@ -68,7 +68,7 @@ class Verdicts:
     def load(cls, path: str | Path) -> Verdicts:
         """Reads a file that `sebra review` or a report wrote."""
         try:
-            found = json_of(Path(path).read_text(encoding="utf-8"))
+            found = json_of(regular(path).read_text(encoding="utf-8"))
             if not isinstance(found, dict) or found.get("format") != FORMAT:
                 raise UsageError("not a file of verdicts")
             verdicts = cls({k: str(found[k]) for k in _OF})

@@ -20,7 +20,7 @@ from sebra.runs.folder import RunFolder
 from sebra.samples.marks import GUARD, read_marks
 from sebra.samples.table import Samples
 from sebra.showing.thumbnails import addresses, pictures_of, side_for
-from sebra.whole import json_of
+from sebra.whole import json_of, regular
 
 TEMPLATE, PAGE = "neurons.json", "neurons.html"
 MOST_PICTURES = 2000
@@ -84,7 +84,7 @@ def read_neurons(file: str, classes: tuple[str, ...]) -> Marks:
 
 def _json(file: str) -> Any:
     try:
-        return json_of(Path(file).read_text(encoding="utf-8"))
+        return json_of(regular(file).read_text(encoding="utf-8"))
     except OSError as error:
         raise UsageError(f"--neurons: cannot read {file} ({error.strerror})") from None
     except (UnicodeDecodeError, ValueError) as error:
