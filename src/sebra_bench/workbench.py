@@ -119,7 +119,7 @@ class Workbench:
         if mode == "features" and self.prepared.weights is None:
             raise UsageError("--rank-mode features: needs pretrained weights; give --weights FILE")
         of_preset = ranking_network(self.preset, ranker)
-        return weights or of_preset[0], mode or of_preset[1]
+        return weights or of_preset[0], mode or of_preset[1] or ranker_class(ranker).usual_mode
 
     def method_config(self, spec: Spec) -> Any:
         """The configuration a method runs with here."""
@@ -180,8 +180,13 @@ class Workbench:
 
     @property
     def _has_pd(self) -> bool:
-        """Whether rankings are judged by PD, the measure that needs no attributes."""
-        return not self.samples.attributes and len(self.samples.rows("test")) > 0
+        """Whether rankings are judged by PD, the measure that needs no attributes.
+
+        It trains networks and looks at the test split: under the protocol nothing does that.
+        """
+        if self.options.protocol is not None or self.samples.attributes:
+            return False
+        return len(self.samples.rows("test")) > 0
 
     def _base_identity(self, p: Prepared) -> dict[str, Any]:
         """Content instead of paths, so that rows of several machines can lie in one folder."""

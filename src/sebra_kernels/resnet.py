@@ -90,7 +90,9 @@ def body(name: str, filled: bool) -> ResNet | None:
         return ResNet(name) if name in BLOCKS else None
     with torch.device("meta"):
         made = ResNet(name)
-    made.to_empty(device="cpu")
-    for buffer in made.buffers():
-        buffer.zero_()
+    for module in made.modules():  # `to_empty` would load torch's symbolic shapes: two seconds
+        for key, value in module.named_parameters(recurse=False):
+            module.register_parameter(key, nn.Parameter(torch.empty(value.shape)))
+        for key, known in module.named_buffers(recurse=False):
+            module.register_buffer(key, torch.zeros(known.shape, dtype=known.dtype))
     return made

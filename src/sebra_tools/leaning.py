@@ -19,10 +19,9 @@ from sebra.runs.meter import Meter
 from sebra.samples.marks import apply_marks
 from sebra.samples.open import open_samples
 from sebra.samples.table import Samples
-from sebra.workflows.first_ranking import ranked_on
 from sebra.workflows.prepare import prepare
 from sebra.workflows.prepared import Source
-from sebra.workflows.rank import RankOptions
+from sebra.workflows.rank import RankOptions, ranked_on
 from sebra_tools.answers import SPLITS, Answers, answers_of
 
 _NETWORK = ("seed", "device", "mode", "backbone", "weights", "image_size")
@@ -139,7 +138,7 @@ def _seen(
         samples = apply_marks(samples, str(config["exclude"]))
     session, meter = Session(progress=progress), Meter()
     prepared = prepare(source, session, meter, samples, preset)
-    on = ranked_on(prepared, RankOptions(str(method), preset), "features", meter)
+    on = ranked_on(prepared, RankOptions(str(method), preset), meter)
     found = on.patterns(split, ranking)
     if found is None:
         raise UsageError(

@@ -16,7 +16,7 @@ from sebra.debiasing import auto as module
 from sebra.debiasing.auto import Auto, AutoConfig
 from sebra.debiasing.choosing import Jury
 from sebra.debiasing.erm import Erm, TrainConfig
-from sebra.debiasing.method import Help
+from sebra.debiasing.method import Help, Pool
 from sebra.debiasing.model import Model
 from sebra.debiasing.selection import Selector
 from sebra.engine.session import Session
@@ -208,11 +208,30 @@ def test_the_pool_is_never_trained_on(monkeypatch):
     monkeypatch.setattr(module.Erm, "fit", noted)
     method = Auto(AutoConfig(**{**SETTINGS["images"], "epochs": 1}))
     help = toy.help(method.needs)
-    method.fit(toy.train, replace(help, guide=None), Session())
+    method.fit(toy.train, replace(help, pool=replace(help.pool, stages=None)), Session())
     assert len(trained) == 2
     for rows in trained:
         assert set(rows.tolist()).isdisjoint(help.pool.task.rows.tolist())
     assert method.choice.patterns == 0
+
+
+def test_what_a_model_costs_is_told_by_samples_drawn_like_the_training_set():
+    toy = images()
+    pool, n = toy.pool(), len(toy.held)
+    half = torch.arange(n) % 2 == 0
+    odd, drawn = (
+        Pool(pool.task.subset(rows.nonzero().squeeze(1)), pool.stages[rows])
+        for rows in (half, ~half)
+    )
+    alone = module.Judges.held_out(toy.train, odd, None)
+    assert alone.ordinary.tolist() == [1.0] * len(odd.task)
+    both = module.Judges.held_out(toy.train, odd, drawn)
+    assert both.ordinary.tolist() == [0.0] * len(odd.task) + [1.0] * len(drawn.task)
+    assert both.y.tolist() == torch.cat([odd.task.targets, drawn.task.targets]).tolist()
+    right = both.jury.right(torch.eye(toy.train.classes)[both.y])
+    wrong_in_val = right * both.ordinary.numpy()
+    assert both.jury.cost(right, wrong_in_val)[0] == 0
+    assert both.jury.cost(right, right - wrong_in_val)[0] == pytest.approx(100)
 
 
 def test_the_network_that_tells_held_out_samples_better_is_the_plain_one(monkeypatch):

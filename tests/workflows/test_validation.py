@@ -18,7 +18,13 @@ from sebra.workflows import validation
 from sebra.workflows.debias import DebiasOptions, _selection, debias
 from sebra.workflows.prepare import prepare
 from sebra.workflows.prepared import Source
-from sebra.workflows.validation import make_selector, pool_of, split_training
+from sebra.workflows.validation import (
+    drawn_of,
+    make_selector,
+    pool_of,
+    split_training,
+    val_is_drawn_otherwise,
+)
 from sebra_bench import disparity
 
 
@@ -176,6 +182,28 @@ def test_those_that_train_choose_and_are_evaluated_are_never_the_same(tmp_path, 
         assert set(pool.task.rows.tolist()) == shares[1]
     else:
         assert pool is None
+
+
+@pytest.mark.parametrize(("share", "otherwise"), [(0.95, False), (0.5, True)])
+def test_a_val_split_that_follows_patterns_as_often_is_told_from_one_that_does_not(
+    tmp_path, monkeypatch, share, otherwise
+):
+    split = np.repeat([0, 1, 2], [1600, 400, 400])
+    prepared, arrays = prepared_of(tmp_path, n=2400, split=split)
+    rng = np.random.default_rng(0)
+    follows, seen = rng.random(1600) < 0.95, rng.random((400, 1)) < share
+    monkeypatch.setattr(type(prepared), "patterns", lambda *_: torch.from_numpy(seen).float())
+    ranking = ranking_of(arrays["y"][:1600], follows)
+    assert val_is_drawn_otherwise(prepared, ranking) is otherwise
+    assert not val_is_drawn_otherwise(prepared, None)
+    parts = split_training(prepared.samples, 0, True, otherwise)
+    assert len(parts.select) == (320 if otherwise else 0)
+    pool = pool_of(prepared, prepared, parts, ranking)
+    assert torch.equal(pool.task.targets, prepared.task("val").targets)
+    drawn = drawn_of(prepared, parts, ranking)
+    assert (drawn is not None) == otherwise
+    if drawn is not None:
+        assert drawn.stages.flatten().tolist() == follows[parts.select].tolist()
 
 
 def test_without_a_val_split_the_least_spurious_held_out_third_decides(tmp_path, network):

@@ -90,8 +90,8 @@ class Auto(Method[AutoConfig]):
     name = "auto"
     needs = frozenset({"ranking"})
     ranker = "peel"
-    rank_mode = "features"
     sees_patches = True
+    counts_costs = True
     config_class = AutoConfig
     choice: Choice | None = None
 
@@ -124,7 +124,7 @@ class Auto(Method[AutoConfig]):
             judges = Judges.all_of(task, guide, pool)
             return judges, *_heads_over_features(task, judges)
         assert pool is not None
-        judges = Judges.held_out(task, guide, pool)
+        judges = Judges.held_out(task, pool, help.drawn)
         shared = {f.name: getattr(self.config, f.name) for f in fields(TrainConfig)}
         free = _trained("free", Erm(TrainConfig(**shared)), task, help, session)
         near = _near(TrainConfig(**shared), task, help, session)

@@ -43,18 +43,18 @@ class Judges:
         return cls(tasks, y, stages, ordinary, rows, task.seed, task.classes)
 
     @classmethod
-    def held_out(cls, task: Task, guide: Guide | None, pool: Pool) -> Judges:
-        """The samples that no network has seen."""
-        theirs = None if guide is None else guide.stages
-        stages = None if theirs is None or pool.stages is None else pool.stages.cpu()
-        y = pool.task.targets.cpu()
-        wanted = _cells(task.targets.cpu(), None if stages is None else theirs)
-        cells = _cells(y, stages)
-        most = int(max(wanted.max(), cells.max())) + 1
-        share, seen = (torch.bincount(c, minlength=most) / len(c) for c in (wanted, cells))
-        ordinary = share[cells] / seen[cells]
+    def held_out(cls, task: Task, pool: Pool, drawn: Pool | None) -> Judges:
+        """The samples that no network has seen. Those drawn like the training set tell costs."""
+        pools = (pool,) if drawn is None else (pool, drawn)
+        known = [p.stages for p in pools if p.stages is not None]
+        stages = torch.cat(known).cpu() if len(known) == len(pools) else None
+        y = torch.cat([p.task.targets for p in pools]).cpu()
+        ordinary = torch.ones(len(y))
+        if drawn is not None:
+            ordinary[: len(pool.task)] = 0.0
         rows = judging(y, task.classes, task.seed)
-        return cls((pool.task,), y, stages, ordinary, rows, task.seed, task.classes)
+        tasks = tuple(p.task for p in pools)
+        return cls(tasks, y, stages, ordinary, rows, task.seed, task.classes)
 
     @property
     def groups(self) -> Tensor:
@@ -69,12 +69,3 @@ class Judges:
     @property
     def jury(self) -> Jury:
         return Jury(self.y[self.rows], self.groups[self.rows], self.ordinary[self.rows])
-
-
-def _cells(y: Tensor, stages: Tensor | None) -> Tensor:
-    """Class and pattern as a number that means the same in every set of samples."""
-    if stages is None:
-        return y
-    powers = 2 ** torch.arange(stages.shape[1])
-    code: Tensor = ((stages.cpu() > 0.5).long() * powers).sum(1)
-    return y * (1 << stages.shape[1]) + code

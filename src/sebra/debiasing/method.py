@@ -113,7 +113,8 @@ class Help:
     """What a method may use beyond the task; what is absent is None.
 
     selector: validates the network after each epoch and remembers the best one. pool: samples that
-    choose between models.
+    choose between models. drawn: held-out training samples, where the pool is drawn otherwise and
+    cannot say what a model costs.
     guide: a ranking. groups: the true group of every training sample (supervised methods only).
     heldout, heldout_groups: held-out samples for last-layer retraining, with their true groups.
     """
@@ -124,6 +125,7 @@ class Help:
     heldout: Task | None = None
     heldout_groups: Tensor | None = None
     pool: Pool | None = None
+    drawn: Pool | None = None
 
 
 def needed(value: T | None, what: str, method: str) -> T:
@@ -140,7 +142,8 @@ class Method(ABC, Generic[Config]):
     ranker: who ranks for it where no ranking is given. Both can depend on the settings.
     in_processes: whether several processes can train one model together.
     sees_patches: whether frozen features of pictures come with those of their parts; only for
-    methods whose network over features is a linear layer.
+    methods whose network over features is a linear layer. counts_costs: whether it must know what
+    a model costs among samples that are drawn like the training set.
     """
 
     name: ClassVar[str]
@@ -149,7 +152,7 @@ class Method(ABC, Generic[Config]):
     ranker: str = "sebra"
     in_processes: ClassVar[bool] = False
     sees_patches: ClassVar[bool] = False
-    rank_mode: str | None = None  # `features`: ranked over the frozen network, whatever is trained
+    counts_costs: ClassVar[bool] = False
 
     def __init__(self, config: Config) -> None:
         self.config = config

@@ -84,13 +84,16 @@ class Ranker(ABC, Generic[Config]):
     config_class: a frozen dataclass with its settings. sees_patches: whether frozen features of
     pictures come to it as patch features, where they can be made, or as the network gives them.
     takes_marks: whether a person can mark something for it, by `--neurons`. names_patterns: whether
-    it gives a stage to each pattern that it finds, and none where it finds nothing.
+    it gives a stage to each pattern that it finds, and none where it finds nothing. usual_mode:
+    `features` where it ranks over the frozen network, if that is pretrained and a user leaves it
+    open.
     """
 
     config_class: ClassVar[type[Any]]
     sees_patches: ClassVar[bool] = True
     takes_marks: ClassVar[bool] = False
     names_patterns: ClassVar[bool] = False
+    usual_mode: ClassVar[str | None] = None
 
     def __init__(self, config: Config) -> None:
         self.config = config

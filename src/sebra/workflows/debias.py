@@ -30,13 +30,28 @@ from sebra.runs.meter import Meter
 from sebra.samples.leakage import leakage, leakage_note
 from sebra.samples.table import SPLITS, Samples
 from sebra.values import require
-from sebra.workflows.first_ranking import rank_first, ranked_by_run, ranked_on
+from sebra.workflows.first_ranking import rank_first, ranked_by_run
 from sebra.workflows.history import predicted_classes
 from sebra.workflows.needs import annotated, check_needs, help_for
 from sebra.workflows.prepare import prepare
 from sebra.workflows.prepared import Prepared, Source
-from sebra.workflows.rank import RankOptions, add_noise, finish, identity_of, measure, open_session
-from sebra.workflows.validation import Parts, make_selector, pool_of, split_training
+from sebra.workflows.rank import (
+    RankOptions,
+    add_noise,
+    finish,
+    identity_of,
+    measure,
+    open_session,
+    ranked_on,
+)
+from sebra.workflows.validation import (
+    Parts,
+    drawn_of,
+    make_selector,
+    pool_of,
+    split_training,
+    val_is_drawn_otherwise,
+)
 from sebra.workflows.verdicts import carry_over, judged, shortcuts_alone
 
 
@@ -143,7 +158,7 @@ def debias_prepared(
             named_preset(options.preset),
             for_ranker(options.overrides),
         )
-        on = ranked_on(prepared, chosen, method.rank_mode, meter)
+        on = ranked_on(prepared, chosen, meter)
         if ranking is None:
             ranking, ranked_by = rank_first(on, chosen, session, meter)
     if ranking is not None and config.weighs_noise and "noise" not in ranking.table:
@@ -152,16 +167,18 @@ def debias_prepared(
     if over_features and wide and method.sees_patches:
         prepared = prepared.widened()
     holds_out = method.holds_out(over_features)
-    parts = split_training(prepared.samples, prepared.source.seed, holds_out)
+    beside_val = method.counts_costs and holds_out and val_is_drawn_otherwise(on, ranking)
+    parts = split_training(prepared.samples, prepared.source.seed, holds_out, beside_val)
     if "groups" in method.needs:
         parts = annotated(prepared.samples, parts, session)
     pool = pool_of(prepared, on, parts, ranking)
+    drawn = drawn_of(prepared, parts, ranking) if beside_val else None
     selector = choose(prepared, parts, pool, ranking, options.select)
     with meter.phase("debias"):
         index = torch.from_numpy(parts.train).to(prepared.device)
         task = prepared.task("train").subset(index)
         aid = help_for(prepared, parts, ranking, method.needs, session)
-        network = method.fit(task, replace(aid, selector=selector, pool=pool), session)
+        network = method.fit(task, replace(aid, selector=selector, pool=pool, drawn=drawn), session)
     model = _model(prepared, network, options.method)
     judge = partial(_evaluate, prepared, parts, network, options.min_group)
     with meter.phase("evaluate"):

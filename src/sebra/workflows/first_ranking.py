@@ -10,22 +10,14 @@ import torch
 from sebra.engine.session import Session
 from sebra.ranking.patterns import PatternModel
 from sebra.ranking.ranking import Ranking
-from sebra.runs.config import ranking_network
 from sebra.runs.folder import CONFIG, RunFolder
 from sebra.runs.meter import Meter
 from sebra.workflows.history import History
-from sebra.workflows.prepare import for_ranking
 from sebra.workflows.prepared import Prepared
 from sebra.workflows.rank import RankOptions, ranker_for, ranking_of
 
 _PATTERNS = "patterns."
 Tables = dict[str, dict[str, Any]]  # settings and where they are from, for `config.toml`
-
-
-def ranked_on(prepared: Prepared, chosen: RankOptions, mode: str | None, meter: Meter) -> Prepared:
-    """The data set with the network that ranks; mode: where the preset does not say."""
-    weights, own = ranking_network(chosen.preset, chosen.method)
-    return for_ranking(prepared, weights, own or mode, meter)
 
 
 def rank_first(

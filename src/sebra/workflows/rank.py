@@ -72,7 +72,8 @@ def rank(
             before = None if options.verdicts is None else judged(options.verdicts, None)
             preset = named_preset(options.preset)
             prepared = prepare(source, session, meter, samples, preset)
-            prepared = for_ranking(prepared, *ranking_network(preset, options.method), meter)
+            mode = None if source.mode == "auto" else source.mode
+            prepared = ranked_on(prepared, options, meter, mode)
             ranker, settled = ranker_for(options, prepared.mode)
             ranker.take_marks(options.neurons, prepared.readable("train"))
         ranker, settled, trials = tuned(options, prepared, ranker, settled, session, meter)
@@ -106,6 +107,15 @@ def check_options(options: RankOptions) -> None:
     if options.tune_seconds is not None:
         plugins(TUNERS)["controls"].load().space_of(options.method)
     ranker_for(options, mode="finetune")  # whichever the mode will be, the same values are valid
+
+
+def ranked_on(
+    prepared: Prepared, options: RankOptions, meter: Meter, mode: str | None = None
+) -> Prepared:
+    """The data set with the network that ranks: the preset's, else a `mode`, else as is usual."""
+    weights, own = ranking_network(named_preset(options.preset), options.method)
+    usual = ranker_class(options.method).usual_mode
+    return for_ranking(prepared, weights, own or mode or usual, meter)
 
 
 def ranker_for(options: RankOptions, mode: str) -> tuple[Ranker[Any], Settled[Any]]:

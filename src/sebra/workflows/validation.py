@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import torch
+from scipy.special import gammaincc, xlogy
 from torch import nn
 
 from sebra.debiasing.choosing import Jury, groups_of
@@ -28,6 +29,7 @@ from sebra.workflows.prepared import Prepared
 HOLDOUT_SHARE = 0.2
 LEAST_SPURIOUS_SHARE = 1 / 3
 _SMALLEST_GROUP = 5  # of those that choose
+_CHANCE = 0.01  # of taking a val split for another kind of samples that is none
 Index = npt.NDArray[np.int64]
 
 
@@ -43,16 +45,19 @@ class Parts:
     evaluate: Index
 
 
-def split_training(samples: Samples, seed: int, holds_out: bool = True) -> Parts:
+def split_training(
+    samples: Samples, seed: int, holds_out: bool = True, beside_val: bool = False
+) -> Parts:
     """A stratified fifth is held out for whatever has no split of its own.
 
     Figures come from the test split, else from val. val chooses where there is a test split, too.
-    holds_out: whether the method chooses by held-out samples at all.
+    holds_out: whether the method chooses by held-out samples at all; beside_val: even then.
     """
     labels = samples.labels[samples.rows("train")]
     everyone = np.arange(len(labels), dtype=np.int64)
     has = {name: len(samples.rows(name)) > 0 for name in ("val", "test")}
-    takes = {"evaluate": not any(has.values()), "select": holds_out and not all(has.values())}
+    takes = {"evaluate": not any(has.values()), "select": beside_val}
+    takes["select"] |= holds_out and not all(has.values())
     rng = np.random.default_rng(seed)
     parts: dict[str, list[Index]] = {"evaluate": [], "select": []}
     for c in range(len(samples.classes)):
@@ -73,18 +78,52 @@ def pool_of(
 
     ranked_on: the data set with the network that the patterns are seen by.
     """
-    samples = prepared.samples
-    if len(parts.select):
-        index = torch.from_numpy(parts.select).to(prepared.device)
-        stages = None
-        if ranking is not None and ranking.stages:
-            values = ranking.table[ranking.stages].to_numpy()[parts.select]
-            stages = torch.from_numpy(values).float().to(prepared.device)
-        return Pool(prepared.task("train").subset(index), stages)
-    if not (len(samples.rows("val")) and len(samples.rows("test"))):
-        return None
+    if not has_val_to_choose_by(prepared.samples):
+        return drawn_of(prepared, parts, ranking)
     stages = ranked_on.patterns("val", ranking)
     return Pool(prepared.task("val"), None if stages is None else stages.to(prepared.device))
+
+
+def drawn_of(prepared: Prepared, parts: Parts, ranking: Ranking | None) -> Pool | None:
+    """The training samples that were held out to choose, or to say what a model costs."""
+    if not len(parts.select):
+        return None
+    index = torch.from_numpy(parts.select).to(prepared.device)
+    stages = None
+    if ranking is not None and ranking.stages:
+        values = ranking.table[ranking.stages].to_numpy()[parts.select]
+        stages = torch.from_numpy(values).float().to(prepared.device)
+    return Pool(prepared.task("train").subset(index), stages)
+
+
+def has_val_to_choose_by(samples: Samples) -> bool:
+    """Whether val is there to choose by: without a test split the figures come from it."""
+    return len(samples.rows("val")) > 0 and len(samples.rows("test")) > 0
+
+
+def val_is_drawn_otherwise(on: Prepared, ranking: Ranking | None) -> bool:
+    """Whether val samples follow the patterns of a ranking more or less often than training ones.
+
+    Validation splits of benchmarks are often balanced over groups. Such a split cannot say what a
+    model costs where samples are drawn like the training set. By a likelihood ratio for each class
+    and pattern.
+    """
+    if ranking is None or not has_val_to_choose_by(on.samples):
+        return False
+    seen = on.patterns("val", ranking)
+    if seen is None:
+        return False
+    own = ranking.table[ranking.stages].to_numpy(), on.samples.labels[on.samples.rows("train")]
+    given = seen.cpu().numpy(), on.samples.labels[on.samples.rows("val")]
+    ratio, tables = 0.0, 0
+    for c, stage in np.ndindex(len(on.samples.classes), len(ranking.stages)):
+        sides = [stages[labels == c, stage] > 0.5 for stages, labels in (own, given)]
+        counts = np.array([[side.sum(), (~side).sum()] for side in sides], dtype=float)
+        expected = np.outer(counts.sum(1), counts.sum(0)) / max(1.0, counts.sum())
+        if (expected > 0).all():
+            ratio += 2 * float((xlogy(counts, counts) - xlogy(counts, expected)).sum())
+            tables += 1
+    return tables > 0 and float(gammaincc(tables / 2, ratio / 2)) < _CHANCE
 
 
 def make_selector(
@@ -100,7 +139,8 @@ def make_selector(
     if pool is None or len(pool.task) == 0:
         return Selector(None, "last epoch")
     stages = pool.stages
-    if stages is None and ranking is not None and len(parts.select):
+    held = len(parts.select) and not has_val_to_choose_by(prepared.samples)
+    if stages is None and ranking is not None and held:
         stages = _more_spurious(ranking, parts.select, pool.task)
     return Selector(_judged(pool.task, stages), "class" if stages is None else "discovered groups")
 
@@ -120,7 +160,8 @@ def _more_spurious(ranking: Ranking, rows: Index, task: Task) -> torch.Tensor:
 def _by_groups(prepared: Prepared, parts: Parts, pool: Pool | None) -> Validate:
     """By the worst true group, which a user must ask for."""
     samples = prepared.samples
-    rows = samples.rows("train")[parts.select] if len(parts.select) else samples.rows("val")
+    val = samples.rows("val")
+    rows = val if has_val_to_choose_by(samples) else samples.rows("train")[parts.select]
     if pool is None or not (samples.attributes and known_attributes(samples)[rows].any()):
         raise UsageError(
             f"--select groups: the samples of {samples.source} that would choose have no attributes"

@@ -56,7 +56,6 @@ class Dfr(Method[DfrConfig]):
 
     name = "dfr"
     ranker = "peel"
-    rank_mode = "features"
     config_class = DfrConfig
 
     def __init__(self, config: DfrConfig) -> None:
