@@ -88,8 +88,7 @@ def folded_copy(body: nn.Module, shift: Tensor, scale: Tensor, probe: Tensor) ->
     The first time, a few images (`probe`, raw) go through both; a copy that disagrees is not used.
     """
     if body not in _KNOWN:
-        with torch.backends.cudnn.flags(enabled=True, benchmark=False):  # nothing to tune for
-            _KNOWN[body] = _checked(body, shift, scale, probe)
+        _KNOWN[body] = _checked(body, shift, scale, probe)
     found = _KNOWN[body]
     if found is not None:
         found.refresh()

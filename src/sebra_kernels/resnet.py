@@ -5,6 +5,9 @@ timm and what it brings take seconds to load, which a command over one of these 
 
 from __future__ import annotations
 
+import copy
+from functools import cache
+
 import torch
 from torch import Tensor, nn
 
@@ -84,12 +87,18 @@ class ResNet(nn.Module):
         return self.global_pool(out)  # type: ignore[no-any-return]
 
 
+@cache
+def _bare(name: str) -> ResNet:
+    """The network without numbers."""
+    with torch.device("meta"):
+        return ResNet(name)
+
+
 def body(name: str, filled: bool) -> ResNet | None:
     """The network of this name; unfilled where its weights are read next: to draw them is slow."""
     if name not in BLOCKS or filled:
         return ResNet(name) if name in BLOCKS else None
-    with torch.device("meta"):
-        made = ResNet(name)
+    made = copy.deepcopy(_bare(name))
     for module in made.modules():  # `to_empty` would load torch's symbolic shapes: two seconds
         for key, value in module.named_parameters(recurse=False):
             module.register_parameter(key, nn.Parameter(torch.empty(value.shape)))

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from sebra.errors import UsageError
 from sebra.loading.cache import PASSING, digest, user_cache
+from sebra.samples.fingerprint import stamped
 from sebra.samples.picture import Unreadable, decode_image, image_side, to_square
 from sebra.samples.table import Fault, ImageArray, ImageFiles, Samples
 from sebra.samples.validate import require_trainable
@@ -50,7 +51,7 @@ def load_images(
         return replace(samples, content=resized), resized
     if not isinstance(content, ImageFiles):
         raise UsageError(f"{samples.source}: holds {samples.kind}, not images")
-    stamps = [_stamp(path) for path in content.paths]
+    stamps = stamped(content.paths, _stamp)
     pixels, meta = user_cache().array(
         "images",
         [FORMAT_VERSION, size, *stamps],

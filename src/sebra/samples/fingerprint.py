@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from sebra.samples.table import Content, FeatureArray, ImageFiles, Samples, Texts
+
+_AT_ONCE, _THREADS = 256, 8  # files that a thread asks for at once
 
 
 def fingerprint(samples: Samples) -> str:
@@ -30,8 +35,8 @@ def fingerprint(samples: Samples) -> str:
 
 def _add_content(state: Any, content: Content) -> None:
     if isinstance(content, ImageFiles):
-        for path in content.paths:
-            state.update(_stamp(path).encode())
+        for stamp in stamped(content.paths, _stamp):
+            state.update(stamp.encode())
     elif isinstance(content, Texts):
         for text in (*content.first, "", *(content.second or ())):
             state.update(f"{text}\0".encode("utf-8", "backslashreplace"))
@@ -48,6 +53,13 @@ def _add_array(state: Any, array: npt.NDArray[Any]) -> None:
         state.update(_stamp(Path(file)).encode())
     else:
         state.update(np.ascontiguousarray(array).data)
+
+
+def stamped(paths: Sequence[Path], stamp: Callable[[Path], str]) -> list[str]:
+    """What changes with each file, asked of several at a time: a file system may be slow."""
+    parts = [paths[k : k + _AT_ONCE] for k in range(0, len(paths), _AT_ONCE)]
+    with ThreadPoolExecutor(min(_THREADS, len(parts) or 1)) as pool:
+        return list(chain(*pool.map(lambda part: [stamp(path) for path in part], parts)))
 
 
 def _stamp(path: Path) -> str:
