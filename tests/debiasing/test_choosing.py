@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 
-from sebra.debiasing.choosing import Jury, even, groups_of
+from sebra.debiasing.choosing import Jury, ahead, even, groups_of, temperature
 
 
 def judged(n=2000, seed=0):
@@ -172,3 +173,25 @@ def test_balance_goes_from_as_drawn_to_alike(balance, mass):
     weights = even(groups, balance)
     found = [float(weights[groups == g].sum()) for g in (0, 2)]
     assert found[1] / found[0] == pytest.approx(mass[1] / mass[0])
+
+
+def test_how_far_ahead_is_the_mean_gain_over_its_standard_error():
+    rng = np.random.default_rng(0)
+    y = torch.from_numpy(rng.integers(2, size=400))
+    signal = F.one_hot(y, 2).double() * 2
+    good = signal + torch.from_numpy(rng.normal(size=(400, 2)))
+    weak = 0.3 * signal + torch.from_numpy(rng.normal(size=(400, 2)))
+    ones = torch.ones(400)
+    surprises = []
+    for logits in (good, weak):
+        calm = logits / temperature(logits, y, ones)
+        surprises.append(F.cross_entropy(calm, y, reduction="none").numpy())
+    gain = surprises[1] - surprises[0]
+    expected = gain.mean() / (gain.std() / 20)
+    assert ahead(good, weak, y, ones) == pytest.approx(expected, rel=1e-6)
+    assert ahead(weak, good, y, ones) == pytest.approx(-expected, rel=1e-6)
+    assert ahead(good, good, y, ones) == 0
+    # Samples that count nothing say nothing.
+    few = torch.cat([torch.ones(200), torch.zeros(200)])
+    halves = [good[:200], weak[:200], y[:200], ones[:200]]
+    assert ahead(good, weak, y, few) == pytest.approx(ahead(*halves), rel=1e-6)

@@ -4,9 +4,9 @@ Plain training, and last layers that count the discovered groups more and more a
 no candidate was fitted to choose between them (`choosing.py`). No attribute is needed and none is
 looked at. Over fixed features the last layer is all there is to train, and cross-validation lets
 every sample judge. A whole network is fine-tuned twice: freely, and so that it stays close to what
-it was. Held-out samples say which of the two tells the class better, and refit its last layer,
-close to the one it has (as in AFR: Qiu et al., "Simple and Fast Group Robustness by Automatic
-Feature Reweighting", ICML 2023).
+it was. The second is taken, which new kinds of samples surprise less, unless held-out samples are
+clearly told better by the first. Its last layer is refitted to them, close to the one it has (as in
+AFR: Qiu et al., "Simple and Fast Group Robustness by Automatic Feature Reweighting", ICML 2023).
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class Auto(Method[AutoConfig]):
         shared = {f.name: getattr(self.config, f.name) for f in fields(TrainConfig)}
         free = _trained("free", Erm(TrainConfig(**shared)), task, help, session)
         near = _near(TrainConfig(**shared), task, help, session)
-        return judges, *_refitted(min(free, near, key=judges.surprise_at), judges)
+        return judges, *_refitted(free if judges.much_better(free, near) else near, judges)
 
 
 def _heads_over_features(task: Task, judges: Judges) -> tuple[Candidate, list[list[Candidate]]]:

@@ -135,4 +135,18 @@ def calibrated(logits: Tensor, y: Tensor, weights: Tensor) -> float:
 def surprise(logits: Tensor, y: Tensor, weights: Tensor) -> float:
     """The weighted mean of the cross-entropy."""
     share = (weights / weights.sum()).double().cpu()
-    return float((share * F.cross_entropy(logits.double().cpu(), y.cpu(), reduction="none")).sum())
+    return float((share * _surprises(logits, y)).sum())
+
+
+def ahead(one: Tensor, other: Tensor, y: Tensor, weights: Tensor) -> float:
+    """By how many standard errors calibrated logits tell the class better than others."""
+    heats = [temperature(logits, y, weights) for logits in (one, other)]
+    gain = _surprises(other / heats[1], y) - _surprises(one / heats[0], y)
+    share = (weights / weights.sum()).double().cpu()
+    mean = float((share * gain).sum())
+    error = float((share**2 * (gain - mean) ** 2).sum().sqrt())
+    return mean / error if error > 0 else 0.0
+
+
+def _surprises(logits: Tensor, y: Tensor) -> Tensor:
+    return F.cross_entropy(logits.double().cpu(), y.cpu(), reduction="none")

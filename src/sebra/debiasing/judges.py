@@ -7,13 +7,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from sebra.debiasing.choosing import Jury, calibrated, groups_of
+from sebra.debiasing.choosing import Jury, ahead, groups_of
 from sebra.debiasing.heads import judging
 from sebra.debiasing.method import Guide, Pool
 from sebra.engine.networks import Network
 from sebra.engine.passes import evaluating, predict
 from sebra.engine.task import Task
 
+SURE = 1.64  # standard errors: chance says so once in twenty times
 LEAST = 2  # samples of a class and pattern make a group: one may teach while the other judges
 
 
@@ -60,11 +61,15 @@ class Judges:
     def groups(self) -> Tensor:
         return self.y if self.stages is None else groups_of(self.stages, self.y, LEAST)
 
-    def surprise_at(self, network: Network) -> float:
-        """How badly calibrated probabilities of a network tell the class of these samples."""
+    def logits_at(self, network: Network) -> Tensor:
+        """What a network says of these samples."""
         with evaluating(network):
             parts = [predict(network, t, torch.arange(len(t))) for t in self.tasks]
-        return calibrated(torch.cat(parts), self.y, self.ordinary)
+        return torch.cat(parts)
+
+    def much_better(self, one: Network, other: Network) -> bool:
+        """Whether `one` clearly gives the labels more likely calibrated probabilities."""
+        return ahead(self.logits_at(one), self.logits_at(other), self.y, self.ordinary) > SURE
 
     @property
     def jury(self) -> Jury:
