@@ -7,7 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from sebra.debiasing.choosing import Jury, ahead, even, groups_of, temperature
+from sebra.debiasing.choosing import Jury, ahead, even, groups_of, how_sure, temperature
 
 
 def judged(n=2000, seed=0):
@@ -195,3 +195,14 @@ def test_how_far_ahead_is_the_mean_gain_over_its_standard_error():
     few = torch.cat([torch.ones(200), torch.zeros(200)])
     halves = [good[:200], weak[:200], y[:200], ones[:200]]
     assert ahead(good, weak, y, few) == pytest.approx(ahead(*halves), rel=1e-6)
+
+
+def test_a_sample_counts_in_its_group_by_how_far_it_breaks_the_pattern():
+    margins = torch.tensor([[2.0, 1.0], [-0.5, 1.0], [-1.5, 1.0], [-3.0, -0.25]])
+    sure = how_sure(torch.sigmoid(margins))
+    assert sure.tolist() == pytest.approx([1.0, 0.5, 1.5, 0.25], rel=1e-4)
+    groups = torch.tensor([0, 1, 1, 2])
+    weights = even(groups, 1.0, sure)
+    assert weights.tolist() == pytest.approx([1.0, 0.25, 0.75, 1.0], rel=1e-4)
+    alike = even(groups, 1.0)
+    assert alike.tolist() == [1.0, 0.5, 0.5, 1.0]

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sebra.debiasing.choosing import calibrated, even, temperature
+from sebra.debiasing.choosing import calibrated, temperature
 from sebra.debiasing.erm import Erm
 from sebra.debiasing.heads import Examples, even_head, fitted, plain_head
 from sebra.debiasing.judges import Judges
@@ -151,7 +151,7 @@ def _heads_over_features(task: Task, judges: Judges) -> tuple[Candidate, list[li
         return start, ways
     found = replace(found, logits=logits).calibrated(y[rows], ordinary)
     plain = cache(partial(found.of_all, *given))
-    weights = even(judges.groups, 1.0)
+    weights = judges.alike
     for end in even_head(x[rows], y[rows], task, weights[rows]).of_all_strengths():
         balanced = end.calibrated(y[rows], ordinary)
         full = cache(partial(balanced.of_all, x, y, weights))
@@ -176,7 +176,7 @@ def _refitted(network: Network, judges: Judges) -> tuple[Candidate, list[list[Ca
     way: list[Candidate] = []
     if judges.stages is None:
         return start, []
-    weights = even(judges.groups, 1.0)
+    weights = judges.alike
     data = Examples.of(x[rows], y[rows], classes, judges.seed, own)
     logits = list(data.held_out(weights[rows], REFITS))
     ends = min(range(len(REFITS)), key=lambda k: calibrated(logits[k], y[rows], weights[rows]))

@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 Floats = npt.NDArray[np.float64]
+_LEAST_SHARE = 1e-6
 _DOUBT = 0.5  # standard errors to the worse side: the strongest that fits is partly luck
 
 
@@ -33,11 +34,19 @@ class Jury:
     """Held-out samples that candidates are judged by.
 
     groups: class and pattern of every sample, as a number. ordinary: how much each sample counts in
-    the ordinary accuracy, where the samples are not drawn like the training set.
+    the ordinary accuracy, where the samples are not drawn like the training set. sure: how much
+    each counts within its group.
     """
 
-    def __init__(self, y: Tensor, groups: Tensor, ordinary: Tensor | None = None) -> None:
+    def __init__(
+        self,
+        y: Tensor,
+        groups: Tensor,
+        ordinary: Tensor | None = None,
+        sure: Tensor | None = None,
+    ) -> None:
         self.y = y.cpu()
+        self.alike = even(groups.cpu(), 1.0, None if sure is None else sure.cpu())
         self.groups = np.unique(groups.cpu().numpy(), return_inverse=True)[1]
         self.sizes = np.bincount(self.groups).astype(float)
         share = torch.ones(len(self.y)) if ordinary is None else ordinary.cpu()
@@ -67,7 +76,7 @@ class Jury:
 
         Of a few samples that break a pattern this says more than how many are told rightly.
         """
-        return calibrated(logits, self.y, even(torch.from_numpy(self.groups), 1.0))
+        return calibrated(logits, self.y, self.alike)
 
     def choose(
         self, plain: Tensor, ways: Sequence[Sequence[Tensor]], budget: float
@@ -110,10 +119,24 @@ def groups_of(stages: Tensor, targets: Tensor, least: int) -> Tensor:
     return targets * (int(pattern.max()) + 1 if len(pattern) else 1) + pattern
 
 
-def even(groups: Tensor, balance: float) -> Tensor:
-    """Weights under which groups count alike (balance 1), as they are (0), or in between."""
-    size = torch.bincount(groups).double()
-    return (size[groups] ** -balance).float()
+def even(groups: Tensor, balance: float, sure: Tensor | None = None) -> Tensor:
+    """Weights under which groups count alike (balance 1), as they are (0), or in between.
+
+    sure: how much each sample counts within its group.
+    """
+    counts = torch.ones_like(groups, dtype=torch.float32) if sure is None else sure
+    size = torch.bincount(groups, counts.double())
+    return (counts * size[groups] ** -balance).float()
+
+
+def how_sure(stages: Tensor) -> Tensor:
+    """How much samples count in the group of their pattern: one that breaks it, by how far.
+
+    Those just beyond the threshold are often hard samples that break nothing.
+    """
+    depth = -torch.logit(stages.float(), eps=_LEAST_SHARE)
+    broken = torch.where(stages > 0.5, torch.inf, depth).amin(1)
+    return torch.where(broken.isinf(), 1.0, broken.clamp_min(_LEAST_SHARE))
 
 
 def temperature(logits: Tensor, y: Tensor, weights: Tensor) -> float:

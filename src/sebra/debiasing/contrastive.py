@@ -149,20 +149,19 @@ class PairLoss:
     def __call__(self, index: Tensor, rand: Tensor) -> Tensor:
         cfg, a = self.config, self.task.randoms
         picks, noise = rand[:, :2], rand[:, 2:].reshape(len(index), 3, a)
-        positive, negative = self.pos.draw(index, picks[:, :1]), self.neg.draw(index, picks[:, 1:])
-        own = index[:, None]
-        with training_flags_kept(self.network):
+        positive = self.pos.draw(index, picks[:, :1])
+        z = self._embed(torch.cat([index[:, None], positive], 1), noise[:, :2])
+        anchor, z_positive = z[:, 0], z[:, 1:]
+        negative, constant = self.neg.draw(index, picks[:, 1:]), z_positive.detach()
+        with torch.no_grad():
             if cfg.partners == "published":
-                anchor = self._embed(own, noise[:, :1])
-                self.network.eval()
-                z_positive = self._embed(positive, noise[:, 1:2])
+                with training_flags_kept(self.network):
+                    self.network.eval()
+                    both = self._embed(torch.cat([positive, negative], 1), noise[:, 1:])
+                constant, z_negative = both[:, :1], both[:, 1:]
             else:
-                both = self._embed(torch.cat([own, positive], 1), noise[:, :2])
-                anchor, z_positive = both[:, :1], both[:, 1:]
-            with torch.no_grad():
                 z_negative = self._embed(negative, noise[:, 2:])
-        anchor = anchor[:, 0]
-        con = contrastive_loss(anchor, z_positive.detach(), z_negative, cfg.tau, cfg.denominator)
+        con = contrastive_loss(anchor, constant, z_negative, cfg.tau, cfg.denominator)
         return con + cfg.gamma * self._cross_entropy(anchor, z_positive, index)
 
     def _embed(self, index: Tensor, noise: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from sebra.debiasing.choosing import Jury, ahead, groups_of
+from sebra.debiasing.choosing import Jury, ahead, even, groups_of, how_sure
 from sebra.debiasing.heads import judging
 from sebra.debiasing.method import Guide, Pool
 from sebra.engine.networks import Network
@@ -72,5 +72,15 @@ class Judges:
         return ahead(self.logits_at(one), self.logits_at(other), self.y, self.ordinary) > SURE
 
     @property
+    def alike(self) -> Tensor:
+        """Weights under which groups count alike, those that surely break a pattern more."""
+        return even(self.groups, 1.0, self._sure)
+
+    @property
     def jury(self) -> Jury:
-        return Jury(self.y[self.rows], self.groups[self.rows], self.ordinary[self.rows])
+        given = (self.y, self.groups, self.ordinary, self._sure)
+        return Jury(*(values[self.rows] for values in given))
+
+    @property
+    def _sure(self) -> Tensor:
+        return torch.ones(len(self.y)) if self.stages is None else how_sure(self.stages)
