@@ -51,17 +51,11 @@ def front_table(rows: Sequence[Row]) -> str:
 
 
 def _fullest(rows: Sequence[Row]) -> dict[str, list[Row]]:
-    """Of every data set the rows with the same number of settings that have the most methods."""
+    """Of every data set the rows that chose from the settings of today, else those before them."""
     best: dict[str, list[Row]] = {}
     for found in by_data(rows).values():
-        name = shown_name(str(found[0]["data"]))
-        if name not in best or _methods(found) > _methods(best[name]):
-            best[name] = found
+        best.setdefault(shown_name(str(found[0]["data"])), found)
     return best
-
-
-def _methods(rows: Sequence[Row]) -> int:
-    return len({str(row["method"]) for row in rows})
 
 
 def _network(row: Row) -> str:

@@ -38,6 +38,12 @@ def grids(file: Path) -> dict[str, Any]:
     return found
 
 
+def declared(mode: str) -> list[list[str]]:
+    """The settings that are tried of every method today."""
+    found: list[list[str]] = grids(GRIDS)[mode]["settings"]
+    return found
+
+
 def settings_for(spec: Spec, mode: str) -> list[Spec]:
     """The method with each of the declared settings; what its label says of itself stays."""
     found = grids(GRIDS)
@@ -162,6 +168,7 @@ class Protocol:
             "selection": selection,
             "tuning": {
                 "chosen": list(chosen.overrides),
+                "declared": declared(self.bench.prepared.mode),
                 "scores": [t["selection"]["score"] for t in trials],
             },
         }

@@ -9,7 +9,7 @@ from sebra.debiasing.registry import METHODS, method_class
 from sebra_bench.layouts import layout_of
 from sebra_bench.paper_tables import NAMES
 from sebra_bench.plan import OWN_RANKER, PROTOCOLS
-from sebra_bench.protocol import TOLD
+from sebra_bench.protocol import TOLD, declared
 from sebra_bench.rows import Row, read_rows
 from sebra_bench.summary import Entry, columns_of, worst_range
 from sebra_bench.tables import ABSENT, Table, cell
@@ -61,17 +61,23 @@ deviation over seeds.
 
 
 def by_data(rows: Sequence[Row]) -> dict[str, list[Row]]:
-    """Rows by data set, as tables call it; runs that chose from more settings stand apart."""
+    """Rows by data set, as tables call it; runs that chose from an earlier list stand apart."""
     places = [*NAMES, "sick", "cmnist"]
-    found: dict[tuple[int, str, int], list[Row]] = {}
+    found: dict[tuple[int, str, bool, int], list[Row]] = {}
     for row in rows:
-        data = str(row["data"])
+        data, settings = str(row["data"]), len(row["tuning"]["scores"])
         place = places.index(n) if (n := layout_of(data)) in places else len(places)
-        found.setdefault((place, data, -len(row["tuning"]["scores"])), []).append(row)
+        found.setdefault((place, data, not of_today(row), -settings), []).append(row)
+    titles = {False: "settings", True: "settings of an earlier list"}
     return {
-        f"{shown_name(data)}, {-settings} settings": found[place, data, settings]
-        for place, data, settings in sorted(found)
+        f"{shown_name(data)}, {-settings} {titles[earlier]}": found[place, data, earlier, settings]
+        for place, data, earlier, settings in sorted(found)
     }
+
+
+def of_today(row: Row) -> bool:
+    """Whether a run chose from the settings that are declared today."""
+    return bool(row["tuning"].get("declared") == declared(str(row["network"]["mode"])))
 
 
 def _table(name: str, rows: Sequence[Row]) -> Table:

@@ -108,25 +108,22 @@ def run_controls(
     negative: whether there are negative trials, for rankers that name patterns. most: trials of
     each kind; one is always made. None comes back where there are too few samples or classes.
     """
-    started = time.monotonic()
+    end = time.monotonic() + seconds
     if len(task) < FEWEST_SAMPLES or len(np.unique(task.targets.cpu().numpy())) < 2:
         return None
     bench = _Bench(task)
     areas: dict[bool, list[float]] = {False: [], True: []}
     claims: list[bool] = []
-    for k in range(most):  # in turn, so that all are tried alike when time is short
-        if _in_time(started, seconds, k):
-            each = k % 2 == 1
-            areas[each].append(bench.positive(make(), k, each))
-        if negative and _in_time(started, seconds, k):
+    longest = 0.0
+    for k in range(most):
+        began, each = time.monotonic(), k % 2 == 1
+        if k and began + longest > end:  # another round would not end in time
+            break
+        areas[each].append(bench.positive(make(), k, each))
+        if negative:
             claims.append(bench.negative(make(), k))
+        longest = max(longest, time.monotonic() - began)
     return Controls(tuple(areas[False]), tuple(claims), tuple(areas[True]))
-
-
-def _in_time(started: float, seconds: float, rounds: int) -> bool:
-    """Whether another trial would end in time, by what those of earlier rounds took."""
-    passed = time.monotonic() - started
-    return rounds == 0 or passed * (1 + 0.5 / rounds) <= seconds
 
 
 class _Bench:
