@@ -18,7 +18,7 @@ COMMANDS, EVALUATIONS = "sebra.commands", "sebra.evaluations"
 RANKING_EVALUATIONS, TRACKERS = "sebra.ranking_evaluations", "sebra.trackers"
 MODELS, TUNERS, COPIES = "sebra.models", "sebra.tuners", "sebra.copies"
 CHECKS, VOCABULARIES = "sebra.checks", "sebra.vocabularies"
-EXPLAINERS = "sebra.explainers"
+EXPLAINERS, WARNINGS = "sebra.explainers", "sebra.warnings"
 METHODS, RANKERS, LAYOUTS = "sebra.methods", "sebra.rankers", "sebra.layouts"
 _SOURCE_TREE = Path(__file__).resolve().parents[2] / "pyproject.toml"
 

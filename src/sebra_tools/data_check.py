@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sebra.samples.leakage import leakage, leakage_note
 from sebra.samples.table import (
     SPLITS,
     Samples,
@@ -17,6 +16,7 @@ from sebra.samples.table import (
     true_groups,
     untelling,
 )
+from sebra_tools.leakage import leakage, leakage_note
 from sebra_tools.ordinary import Finding, findings, readable
 
 MAX_GROUP_ATTRIBUTES = 6

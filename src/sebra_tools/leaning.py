@@ -19,9 +19,8 @@ from sebra.runs.meter import Meter
 from sebra.samples.marks import apply_marks
 from sebra.samples.open import open_samples
 from sebra.samples.table import Samples
-from sebra.workflows.prepare import prepare
+from sebra.workflows.prepare import prepare, ranked_on
 from sebra.workflows.prepared import Source
-from sebra.workflows.rank import RankOptions, ranked_on
 from sebra_tools.answers import SPLITS, Answers, answers_of
 
 _NETWORK = ("seed", "device", "mode", "backbone", "weights", "image_size")
@@ -138,7 +137,7 @@ def _seen(
         samples = apply_marks(samples, str(config["exclude"]))
     session, meter = Session(progress=progress), Meter()
     prepared = prepare(source, session, meter, samples, preset)
-    on = ranked_on(prepared, RankOptions(str(method), preset), meter)
+    on = ranked_on(prepared, str(method), preset, meter)
     found = on.patterns(split, ranking)
     if found is None:
         raise UsageError(

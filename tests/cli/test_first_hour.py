@@ -21,8 +21,8 @@ from sebra.engine import packing
 from sebra.engine.session import STATE, Session
 from sebra.errors import Interrupted, stop
 from sebra.measuring.groups import score
-from sebra.samples.leakage import leakage, leakage_note
 from sebra.samples.open import open_samples
+from sebra_tools.leakage import leakage, leakage_note
 
 FAST = ["--device", "cpu", "--set", "epochs=1"]
 

@@ -9,12 +9,14 @@ import pytest
 import torch
 
 from sebra.debiasing.registry import method_class
+from sebra.engine.session import Session
 from sebra.errors import UsageError
 from sebra.runs.config import preset_mode, settle
 from sebra.runs.folder import RunFolder
+from sebra.runs.meter import Meter
 from sebra.samples.open import open_samples
 from sebra.workflows.debias import DebiasOptions, debias
-from sebra.workflows.prepare import usual_mode
+from sebra.workflows.prepare import prepare, ranked_on, usual_mode
 from sebra.workflows.prepared import Source
 from sebra.workflows.rank import RankOptions, rank
 from sebra_bench.bench import bench
@@ -59,6 +61,16 @@ def test_a_ranker_can_have_one_of_its_own(cars, tmp_path):
     path.write_text('[network.erm]\nrank_mode = "features"\n[rank]\nepochs = 1\np_critical = 0.2\n')
     for ranker, mode in (("erm", "features"), ("sebra", "finetune")):
         assert rank(cars, RankOptions(ranker, str(path))).prepared.mode == mode
+
+
+def test_patterns_are_looked_for_over_the_frozen_network_unless_another_mode_is_asked_for(cars):
+    """On a GPU, too, where models are fine-tuned: `rank` + `debias --ranking` is `debias`."""
+    found = prepare(replace(cars, mode="finetune"), Session(), Meter())
+    assert ranked_on(found, "peel", None, found.meter).mode == "features"
+    assert ranked_on(found, "sebra", None, found.meter) is found
+    assert ranked_on(found, "peel", None, found.meter, "finetune") is found
+    asked = RankOptions("peel", overrides=("stages=1", "steps=1"))
+    assert rank(replace(cars, mode="finetune"), asked).prepared.mode == "finetune"
 
 
 def test_what_a_network_begins_with_is_for_its_mode():

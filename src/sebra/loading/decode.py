@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from sebra.errors import UsageError
 from sebra.loading.cache import PASSING, digest, user_cache
-from sebra.samples.fingerprint import stamped
+from sebra.samples.fingerprint import stamp, stamped
 from sebra.samples.picture import Unreadable, decode_image, image_side, to_square
 from sebra.samples.table import Fault, ImageArray, ImageFiles, Samples
 from sebra.samples.validate import require_trainable
@@ -51,10 +51,10 @@ def load_images(
         return replace(samples, content=resized), resized
     if not isinstance(content, ImageFiles):
         raise UsageError(f"{samples.source}: holds {samples.kind}, not images")
-    stamps = stamped(content.paths, _stamp)
+    stamps = stamped(content.paths)
     pixels, meta = user_cache().array(
         "images",
-        [FORMAT_VERSION, size, *stamps],
+        [FORMAT_VERSION, size, *map(str, content.paths), *stamps],
         (len(content.paths), size, size, 3),
         np.uint8,
         lambda out: _decode_all(content.paths, stamps, size, out, progress),
@@ -110,11 +110,11 @@ def _decode_all(
         for row in range(start, stop):
             try:
                 out[row] = decode_image(paths[row], size)
-                if _stamp(paths[row]) != stamps[row]:
+                if stamp(paths[row]) != stamps[row]:
                     raise Unreadable("changed while it was read", passing=True)
             except Unreadable as error:
                 out[row] = 0
-                passing = error.passing or _stamp(paths[row]) != stamps[row]
+                passing = error.passing or stamp(paths[row]) != stamps[row]
                 faults.append((row, str(error), passing))
         return stop - start, faults
 
@@ -166,15 +166,6 @@ def _quarantine(
         require_trainable(kept)
     assert isinstance(kept.content, ImageArray)
     return kept, kept.content
-
-
-def _stamp(path: Path) -> str:
-    """Changes with a file's name, size, time or permissions."""
-    try:
-        s = os.stat(path)
-    except OSError as error:
-        return f"{path}|{error.errno}"
-    return f"{path}|{s.st_size}|{s.st_mtime_ns}|{s.st_mode}"
 
 
 def _resize_array(content: ImageArray, size: int, progress: Progress | None) -> ImageArray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 from pathlib import Path
@@ -35,8 +35,7 @@ def fingerprint(samples: Samples) -> str:
 
 def _add_content(state: Any, content: Content) -> None:
     if isinstance(content, ImageFiles):
-        for stamp in stamped(content.paths, _stamp):
-            state.update(stamp.encode())
+        state.update("".join(stamped(content.paths)).encode())
     elif isinstance(content, Texts):
         for text in (*content.first, "", *(content.second or ())):
             state.update(f"{text}\0".encode("utf-8", "backslashreplace"))
@@ -50,21 +49,25 @@ def _add_array(state: Any, array: npt.NDArray[Any]) -> None:
     state.update(f"{array.shape} {array.dtype.str}".encode())
     file = getattr(array, "filename", None)
     if isinstance(array, np.memmap) and file is not None:
-        state.update(_stamp(Path(file)).encode())
+        state.update(stamp(Path(file)).encode())
     else:
         state.update(np.ascontiguousarray(array).data)
 
 
-def stamped(paths: Sequence[Path], stamp: Callable[[Path], str]) -> list[str]:
-    """What changes with each file, asked of several at a time: a file system may be slow."""
+def stamped(paths: Sequence[Path]) -> list[str]:
+    """What changes with the size, time or permissions of each file.
+
+    Several are asked for at a time: a file system may be slow.
+    """
     parts = [paths[k : k + _AT_ONCE] for k in range(0, len(paths), _AT_ONCE)]
     with ThreadPoolExecutor(min(_THREADS, len(parts) or 1)) as pool:
         return list(chain(*pool.map(lambda part: [stamp(path) for path in part], parts)))
 
 
-def _stamp(path: Path) -> str:
+def stamp(path: Path) -> str:
+    """That of one file."""
     try:
         found = os.stat(path)
     except OSError as error:
         return f"{error.errno};"
-    return f"{found.st_size} {found.st_mtime_ns};"
+    return f"{found.st_size} {found.st_mtime_ns} {found.st_mode};"

@@ -21,29 +21,21 @@ from sebra.engine.networks import Network
 from sebra.engine.session import ProgressSink, Session
 from sebra.errors import UsageError
 from sebra.measuring.groups import MIN_GROUP, score
+from sebra.plugins import WARNINGS, plugins
 from sebra.processes import require_one
 from sebra.ranking.ranking import Ranking
 from sebra.ranking.registry import ranker_class
 from sebra.runs.config import Settled, for_method, for_ranker, named_preset, settle
 from sebra.runs.folder import RANKING, RunFolder
 from sebra.runs.meter import Meter
-from sebra.samples.leakage import leakage, leakage_note
 from sebra.samples.table import SPLITS, Samples
 from sebra.values import require
 from sebra.workflows.first_ranking import rank_first, ranked_by_run
 from sebra.workflows.history import predicted_classes
 from sebra.workflows.needs import annotated, check_needs, help_for
-from sebra.workflows.prepare import prepare
+from sebra.workflows.prepare import prepare, ranked_on
 from sebra.workflows.prepared import Prepared, Source
-from sebra.workflows.rank import (
-    RankOptions,
-    add_noise,
-    finish,
-    identity_of,
-    measure,
-    open_session,
-    ranked_on,
-)
+from sebra.workflows.rank import RankOptions, add_noise, finish, identity_of, measure, open_session
 from sebra.workflows.validation import (
     Parts,
     drawn_of,
@@ -116,9 +108,9 @@ def debias(
             for name in SPLITS:
                 if len(prepared.samples.rows(name)):
                     prepared.readable(name)
-            leaks = leakage_note(leakage(prepared.samples))
-            if leaks is not None:
-                session.note(leaks)
+            for warn in plugins(WARNINGS).values():
+                if (said := warn.load()(prepared.samples)) is not None:
+                    session.note(said)
             _settle(prepared, options, ranking)
         with meter.phase("debias"):
             run = debias_prepared(prepared, options, session, meter, ranking)
@@ -158,7 +150,7 @@ def debias_prepared(
             named_preset(options.preset),
             for_ranker(options.overrides),
         )
-        on = ranked_on(prepared, chosen, meter)
+        on = ranked_on(prepared, chosen.method, chosen.preset, meter)
         if ranking is None:
             ranking, ranked_by = rank_first(on, chosen, session, meter)
     if ranking is not None and config.weighs_noise and "noise" not in ranking.table:

@@ -16,7 +16,8 @@ from sebra.engine.weights import Weights, hub_weights, read_weights
 from sebra.errors import UsageError
 from sebra.loading.decode import auto_size
 from sebra.loading.texts import fit_tokeniser
-from sebra.runs.config import preset_mode
+from sebra.ranking.registry import ranker_class
+from sebra.runs.config import preset_mode, ranking_network
 from sebra.runs.meter import Meter
 from sebra.samples.fingerprint import fingerprint
 from sebra.samples.open import open_samples
@@ -112,6 +113,14 @@ def for_ranking(
     )
     found = prepare(source, p.session, meter, p.samples)
     return found if freeze else replace(found, _splits=p._splits)  # on the device already
+
+
+def ranked_on(
+    prepared: Prepared, ranker: str, preset: str | None, meter: Meter, mode: str | None = None
+) -> Prepared:
+    """The data set with the network that ranks: the preset's, else a `mode`, else as is usual."""
+    weights, own = ranking_network(preset, ranker)
+    return for_ranking(prepared, weights, own or mode or ranker_class(ranker).usual_mode, meter)
 
 
 def usual_mode(preferred: str | None, samples: Samples, device: torch.device) -> str:

@@ -18,13 +18,13 @@ from sebra.ranking.controls import run_controls
 from sebra.ranking.noise import NoiseEstimate, estimate_noise, too_large
 from sebra.ranking.ranking import Monitor, Ranker, Ranking
 from sebra.ranking.registry import ranker_class
-from sebra.runs.config import Settled, named_preset, ranking_network, settle
+from sebra.runs.config import Settled, named_preset, settle
 from sebra.runs.folder import CONFIG, RANKING, RunFolder
 from sebra.runs.meter import Meter
 from sebra.samples.table import Samples
 from sebra.whole import utf8
 from sebra.workflows.history import history_of
-from sebra.workflows.prepare import for_ranking, prepare
+from sebra.workflows.prepare import prepare, ranked_on
 from sebra.workflows.prepared import Prepared, Source
 from sebra.workflows.saliency import save_saliency
 from sebra.workflows.verdict import verdict_of
@@ -73,7 +73,7 @@ def rank(
             preset = named_preset(options.preset)
             prepared = prepare(source, session, meter, samples, preset)
             mode = None if source.mode == "auto" else source.mode
-            prepared = ranked_on(prepared, options, meter, mode)
+            prepared = ranked_on(prepared, options.method, preset, meter, mode)
             ranker, settled = ranker_for(options, prepared.mode)
             ranker.take_marks(options.neurons, prepared.readable("train"))
         ranker, settled, trials = tuned(options, prepared, ranker, settled, session, meter)
@@ -107,15 +107,6 @@ def check_options(options: RankOptions) -> None:
     if options.tune_seconds is not None:
         plugins(TUNERS)["controls"].load().space_of(options.method)
     ranker_for(options, mode="finetune")  # whichever the mode will be, the same values are valid
-
-
-def ranked_on(
-    prepared: Prepared, options: RankOptions, meter: Meter, mode: str | None = None
-) -> Prepared:
-    """The data set with the network that ranks: the preset's, else a `mode`, else as is usual."""
-    weights, own = ranking_network(named_preset(options.preset), options.method)
-    usual = ranker_class(options.method).usual_mode
-    return for_ranking(prepared, weights, own or mode or usual, meter)
 
 
 def ranker_for(options: RankOptions, mode: str) -> tuple[Ranker[Any], Settled[Any]]:

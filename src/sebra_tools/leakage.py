@@ -18,6 +18,11 @@ _FIRST_VALUES = 16
 Key = Callable[[int], Hashable]
 
 
+def warning(samples: Samples) -> str | None:
+    """What a person should hear before anything is trained; None where nothing leaks."""
+    return leakage_note(leakage(samples))
+
+
 def leakage(samples: Samples) -> dict[str, Any]:
     """Samples whose content is the same, byte for byte, in more than one split.
 
