@@ -16,6 +16,7 @@ from sebra_bench.front import BEGIN, END, with_table
 from sebra_bench.overview import overview
 from sebra_bench.page import results_page
 from sebra_bench.paper_tables import FORMS, paper_tables
+from sebra_bench.protocol import declared
 from sebra_bench.protocol_tables import protocol_rows
 from sebra_bench.results import Results
 from sebra_bench.rows import read_rows, settings_of
@@ -76,8 +77,8 @@ class Test_the_committed_page:
         folder = repo_root / "benchmarks" / "results"
         rows = [
             row
-            for row in read_rows(folder / "2026-11-18-h200-auto.jsonl")
-            if row["method"] == "auto" and row["commit"] == "6eb1515"
+            for row in read_rows(folder / "h200-auto.jsonl")
+            if row["method"] == "auto" and row.get("commit") == "798baba"
         ]
 
         def said(data, part, *keys):
@@ -334,18 +335,19 @@ class Test_the_tables_of_the_protocol:
         with pytest.raises(UsageError, match="needs the lines"):
             with_table("nothing", rows)
 
-    def test_runs_that_chose_from_more_settings_stand_apart(self, tmp_path):
-        more = {"chosen": ["lr=1"], "scores": [70.0, 80.0, 75.0]}
-        rows = [self.made("erm", 0, 60.0), self.made("lff", 0, 61.0)]
-        rows += [{**self.made("erm", 0, 65.0), "tuning": more}]
+    def test_runs_that_chose_from_an_earlier_list_stand_apart(self, tmp_path):
+        scores = {"chosen": ["lr=1"], "scores": [70.0, 80.0]}
+        today = {**scores, "declared": declared("finetune")}
+        earlier = {**scores, "declared": [["lr=1"], ["lr=2"]]}
+        rows = [
+            {**self.made("erm", 0, figure), "tuning": tuning}
+            for figure, tuning in ((65.0, earlier), (60.0, today), (62.0, scores))
+        ]
         put(tmp_path / "p", *rows)
         put(tmp_path / "old", row("erm", 0))
         text = results_page(tmp_path, "made")[0]
-        three, two = (
-            text.index("### UrbanCars, 3 settings"),
-            text.index("### UrbanCars, 2 settings"),
-        )
-        assert three < text.index("| 65.0 |") < two < text.index("| 60.0 |")
+        now, then = "### UrbanCars, 2 settings\n", "### UrbanCars, 2 settings of an earlier list"
+        assert text.index(now) < text.index("| 60.0 |") < text.index(then) < text.index("| 65.0 |")
         table = with_table(f"{BEGIN}\n{END}", rows)
         assert "/ 60.0 /" in table
         assert "/ 65.0 /" not in table
