@@ -169,7 +169,7 @@ class Protocol:
             "tuning": {
                 "chosen": list(chosen.overrides),
                 "declared": declared(self.bench.prepared.mode),
-                "scores": [t["selection"]["score"] for t in trials],
+                "scores": [t["selection"].get("score") for t in trials],
             },
         }
         return self.bench.rows.add(present(row))
@@ -195,6 +195,13 @@ class Protocol:
 
 
 def _best(trials: Sequence[Mapping[str, Any]]) -> int:
-    """The setting with the highest validation score, of equals the first."""
-    scores = [float(t["selection"].get("score", float("-inf"))) for t in trials]
-    return scores.index(max(scores))
+    return best_of([t["selection"].get("score") for t in trials])
+
+
+def best_of(scores: Sequence[float | None]) -> int:
+    """The place of the highest validation score, of equals the first.
+
+    A last layer that cross-validation chose for itself has none where there is no val split.
+    """
+    known = [float("-inf") if score is None else score for score in scores]
+    return known.index(max(known))

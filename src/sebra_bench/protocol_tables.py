@@ -9,7 +9,7 @@ from sebra.debiasing.registry import METHODS, method_class
 from sebra_bench.layouts import layout_of
 from sebra_bench.paper_tables import NAMES
 from sebra_bench.plan import OWN_RANKER, PROTOCOLS
-from sebra_bench.protocol import TOLD, declared
+from sebra_bench.protocol import TOLD, best_of, declared
 from sebra_bench.rows import Row, read_rows
 from sebra_bench.summary import Entry, columns_of, worst_range
 from sebra_bench.tables import ABSENT, Table, cell
@@ -148,7 +148,7 @@ def _criterion(row: Row) -> str:
 def _setting(row: Row) -> str:
     """Which of the declared settings was taken."""
     scores = row["tuning"]["scores"]
-    return f"{scores.index(max(scores)) + 1} of {len(scores)}"
+    return f"{best_of(scores) + 1} of {len(scores)}"
 
 
 def _ahead(entries: Sequence[Entry], key: str) -> list[str]:

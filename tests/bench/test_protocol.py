@@ -19,6 +19,7 @@ from sebra_bench import protocol
 from sebra_bench.bench import bench
 from sebra_bench.plan import BenchOptions, parse_specs
 from sebra_bench.protocol import TOLD, grids, settings_for
+from sebra_bench.protocol_tables import protocol_text
 from sebra_bench.rows import ROWS, read_rows
 from sebra_bench.workbench import Workbench
 
@@ -204,6 +205,16 @@ def test_both_tables_are_printed_and_a_set_without_groups_has_one(features, tmp_
     run = bench([source], options(["erm"], "both"), folder(tmp_path, "b"))
     assert not any(t.title.endswith(", groups") for t in run.tables)
     assert [r["protocol"] for r in read_rows(tmp_path / "b" / ROWS)] == ["label-free"] * 3
+
+
+def test_a_last_layer_that_chooses_for_itself_needs_no_val_split(tmp_path):
+    arrays = {**miniatures.features(n=240), "split": np.repeat([0, 2], [200, 40])}
+    np.savez(tmp_path / "x.npz", **arrays)
+    source = Source(str(tmp_path / "x.npz"), device="cpu")
+    bench([source], options(["erm"]), folder(tmp_path))
+    rows = [r for r in read_rows(tmp_path / "run" / ROWS) if r["kind"] == "model"]
+    assert [r["tuning"]["scores"] for r in rows] == [[None] * SETTINGS]
+    assert f"1 of {SETTINGS}" in protocol_text(rows)
 
 
 def test_over_frozen_pictures_everyone_sees_the_same_features(cars, tmp_path, monkeypatch):
