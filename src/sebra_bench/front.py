@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from sebra.errors import UsageError
 from sebra_bench import text_tables
 from sebra_bench.plan import GROUPS, LABEL_FREE
-from sebra_bench.protocol_tables import OURS, by_data, entries_of, shown_name
+from sebra_bench.protocol_tables import HOW, OURS, by_data, entries_of, shown_name
 from sebra_bench.rows import Row
 from sebra_bench.summary import Entry, worst_range
 from sebra_bench.tables import ABSENT
@@ -36,7 +36,7 @@ def front_table(rows: Sequence[Row]) -> str:
         first = max(_mean(e) for e in free)
         lines.append(
             {
-                "data": f"{name}, {_network(found[0])}",
+                "data": name,
                 "plain training": _cell(by_label.get(PLAIN), first),
                 "`sebra debias`": _cell(by_label.get(AUTO), first),
                 "ours, another `--method`": _best([e for e in free if e.label in OURS[1:]], first),
@@ -51,19 +51,18 @@ def front_table(rows: Sequence[Row]) -> str:
 
 
 def _fullest(rows: Sequence[Row]) -> dict[str, list[Row]]:
-    """Of every data set the rows that chose from the settings of today, else those before them."""
+    """Of every data set and network the rows that chose from the settings of today, if any did."""
     best: dict[str, list[Row]] = {}
     for found in by_data(rows).values():
-        best.setdefault(shown_name(str(found[0]["data"])), found)
+        best.setdefault(f"{shown_name(str(found[0]['data']))}, {_network(found[0])}", found)
     return best
 
 
 def _network(row: Row) -> str:
     network = row["network"]
-    how = {"finetune": "fine-tuned", "features": "frozen", "scratch": "from scratch"}
     size = f" at {network['image_size']} px" if "image_size" in network else ""
     name = network["backbone"].removesuffix("/model").rpartition("/")[2]
-    return f"{how[network['mode']]} {name}{size}"
+    return f"{HOW[network['mode']]} {name}{size}"
 
 
 def _seeds(entries: Sequence[Entry]) -> str:

@@ -15,6 +15,7 @@ from sebra_bench.summary import Entry, columns_of, worst_range
 from sebra_bench.tables import ABSENT, Table, cell
 
 OURS = ("auto", "stages", "sebra")
+HOW = {"finetune": "fine-tuned", "features": "frozen", "scratch": "from scratch"}
 _LEVEL = 0.05  # points that a table does not show
 _ABSENT = "not run, or this set lacks what they need"
 _TITLES = {
@@ -61,17 +62,21 @@ deviation over seeds.
 
 
 def by_data(rows: Sequence[Row]) -> dict[str, list[Row]]:
-    """Rows by data set, as tables call it; runs that chose from an earlier list stand apart."""
+    """Rows by data set and kind of training, as tables call them.
+
+    Runs that chose from an earlier list of settings stand apart.
+    """
     places = [*NAMES, "sick", "cmnist"]
-    found: dict[tuple[int, str, bool, int], list[Row]] = {}
+    found: dict[tuple[int, str, int, bool, int], list[Row]] = {}
     for row in rows:
         data, settings = str(row["data"]), len(row["tuning"]["scores"])
         place = places.index(n) if (n := layout_of(data)) in places else len(places)
-        found.setdefault((place, data, not of_today(row), -settings), []).append(row)
+        mode = [*HOW].index(row["network"]["mode"])
+        found.setdefault((place, data, mode, not of_today(row), -settings), []).append(row)
     titles = {False: "settings", True: "settings of an earlier list"}
     return {
-        f"{shown_name(data)}, {-settings} {titles[earlier]}": found[place, data, earlier, settings]
-        for place, data, earlier, settings in sorted(found)
+        f"{shown_name(key[1])}, {[*HOW.values()][key[2]]}, {-key[4]} {titles[key[3]]}": found[key]
+        for key in sorted(found)
     }
 
 

@@ -346,7 +346,10 @@ class Test_the_tables_of_the_protocol:
         put(tmp_path / "p", *rows)
         put(tmp_path / "old", row("erm", 0))
         text = results_page(tmp_path, "made")[0]
-        now, then = "### UrbanCars, 2 settings\n", "### UrbanCars, 2 settings of an earlier list"
+        now, then = (
+            "### UrbanCars, fine-tuned, 2 settings\n",
+            "### UrbanCars, fine-tuned, 2 settings of an earlier list",
+        )
         assert text.index(now) < text.index("| 60.0 |") < text.index(then) < text.index("| 65.0 |")
         table = with_table(f"{BEGIN}\n{END}", rows)
         assert "/ 60.0 /" in table
