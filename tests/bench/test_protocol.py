@@ -133,7 +133,9 @@ def test_every_method_gets_the_same_number_of_settings_and_the_test_split_is_see
         best = settings_for(parse_specs(method)[0], "features")[scores.index(max(scores))]
         for row in models:
             assert row["protocol"] == "label-free"
-            assert row["tuning"] == {"chosen": list(best.overrides), "scores": scores}
+            listed = protocol.declared("features")
+            tuning = {"chosen": list(best.overrides), "declared": listed, "scores": scores}
+            assert row["tuning"] == tuning
             assert row["evaluation"]["split"] == "test"
             assert {"backbone", "weights", "content"} <= row["identity"].keys()
     assert all(not looked and not figures for _, _, looked, figures, _ in trained)
