@@ -44,7 +44,7 @@ def families_of(part: Samples) -> Iterator[Family]:
     content = part.content
     if isinstance(content, FeatureArray):
         names = content.names or [f"column {i}" for i in range(content.values.shape[1])]
-        pairs = [(f"{n} is higher", f"{n} is lower", f"{n} is about {{:.3g}}") for n in names]
+        pairs = [(f"{n} is higher", f"{n} is lower", f"{n} is about {{:.4g}}") for n in names]
         yield Family("column", content.values[content.rows], pairs)
     for name, attribute in part.attributes.items():
         yield _levels(f"metadata {name}", name, attribute)

@@ -185,8 +185,9 @@ def _best(family: Family, values: Array, side: Array) -> tuple[Callable[[Array],
     if len(names) > 2:  # a value in the middle may be what they share
         usual = np.median(values[side], axis=0)
         near = areas(-np.abs(values - usual), side) - 0.5
-        close = int(near.argmax())
-        if near[close] > abs(ahead[best]) + NEAR:
+        fixed = (values[side] == usual).mean(axis=0) > 0.5  # most hold that very value
+        close = max(range(len(near)), key=lambda j: (round(near[j], 9), fixed[j]))
+        if near[close] > abs(ahead[best]) + (-NEAR if fixed[close] else NEAR):
             value = float(usual[close])
             phrase = family.names[close][2].format(value)
             return lambda held: -np.abs(held[:, close] - value), phrase

@@ -100,14 +100,14 @@ def test_no_candidate_over_the_budget_is_kept(planted, monkeypatch):
     def noted(self, plain, ways, budget):
         place = choose(self, plain, ways, budget)
         kept = plain if place is None else ways[place[0]][place[1]]
-        seen.append((budget, *self.cost(self.right(plain), self.right(kept))))
+        seen.append((budget, self.cost(self.right(plain), self.right(kept))))
         return place
 
     monkeypatch.setattr(Jury, "choose", noted)
     for budget in (0.0, 0.5, 2.0):
         run(file, f"budget={budget}")
     assert [s[0] for s in seen] == [0.0, 0.5, 2.0]
-    assert all(cost <= budget for budget, cost, _ in seen)
+    assert all(cost <= budget for budget, cost in seen)
 
 
 def test_without_a_pattern_it_is_plain_training_to_the_last_bit(tmp_path):
@@ -230,8 +230,8 @@ def test_what_a_model_costs_is_told_by_samples_drawn_like_the_training_set():
     assert both.y.tolist() == torch.cat([odd.task.targets, drawn.task.targets]).tolist()
     right = both.jury.right(torch.eye(toy.train.classes)[both.y])
     wrong_in_val = right * both.ordinary.numpy()
-    assert both.jury.cost(right, wrong_in_val)[0] == 0
-    assert both.jury.cost(right, right - wrong_in_val)[0] == pytest.approx(100)
+    assert both.jury.cost(right, wrong_in_val) == 0
+    assert both.jury.cost(right, right - wrong_in_val) == pytest.approx(100)
 
 
 def test_the_free_network_is_the_plain_one_where_it_is_clearly_better(monkeypatch):

@@ -95,6 +95,19 @@ def test_a_value_that_followers_share_is_named():
     assert word.phrases["cat"] == "b is about 2.5"
 
 
+def test_a_value_that_all_followers_hold_is_named_where_two_samples_lack_it():
+    """One of them chooses the words, the other is on the far side of the value."""
+    labels = np.repeat([0, 1], 35)
+    follows = np.tile(np.arange(35) >= 2, 2)
+    values = np.random.default_rng(1).normal(size=(70, 4))
+    values[follows, 2] = 0.4
+    values[~follows, 2] = [-1.0, 2.0, 2.0, -1.0]
+    names = [(f"{n} is higher", f"{n} is lower", f"{n} is about {{:.3g}}") for n in "abcd"]
+    (word,) = words_of([Family("column", values, names)], follows, labels, CLASSES)
+    assert set(word.phrases.values()) == {"c is about 0.4"}
+    assert word.area == 1
+
+
 def named(data, **options):
     """The words of one pattern: whoever is at the end of a class breaks it."""
     prepared = prepare(Source(as_data(data), device="cpu", **options), Session(), Meter())

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from sebra.debiasing.choosing import calibrated, temperature
 from sebra.debiasing.erm import Erm
-from sebra.debiasing.heads import Examples, even_head, fitted, plain_head
+from sebra.debiasing.heads import Examples, even_heads, fitted, plain_head
 from sebra.debiasing.judges import Judges
 from sebra.debiasing.last_layer import (
     embedded,
@@ -38,8 +38,9 @@ from sebra.engine.session import Session
 from sebra.engine.task import Task
 from sebra.settings import setting
 
-# How far from the plain last layer to the one of groups that count alike.
-BALANCES = tuple(k / 20 for k in range(1, 21))
+# How far from the plain last layer to the one of groups that count alike, and half as far beyond:
+# the few samples of rare groups are learned by heart, so of new ones it still tells fewer.
+BALANCES = tuple(k / 20 for k in range(1, 31))
 # Of last layers that begin at the network's own the strength says how far they may leave it.
 REFITS = (1e-3, 2e-3, 3e-3, 5e-3, 7e-3, 1e-2, 1.5e-2, 2e-2, 3e-2, 1e-1)
 
@@ -134,9 +135,9 @@ class Auto(Method[AutoConfig]):
 def _heads_over_features(task: Task, judges: Judges) -> tuple[Candidate, list[list[Candidate]]]:
     """The plain last layer, of training samples alone, and ways to balanced ones, of all.
 
-    There is one for every strength of the balanced layer, as the best at the end of its way need
-    not be the best within a budget. Both ends are calibrated: half of a way means little where
-    logits differ in size.
+    There is one for every strength and both choices of columns of the balanced layer, as the best
+    at the end of its way need not be the best within a budget. Both ends are calibrated: half of a
+    way means little where logits differ in size.
     """
     network, n = task.network(), len(task)
     x, *moments = embedded(network, *judges.tasks)
@@ -152,7 +153,7 @@ def _heads_over_features(task: Task, judges: Judges) -> tuple[Candidate, list[li
     found = replace(found, logits=logits).calibrated(y[rows], ordinary)
     plain = cache(partial(found.of_all, *given))
     weights = judges.alike
-    for end in even_head(x[rows], y[rows], task, weights[rows]).of_all_strengths():
+    for end in even_heads(x[rows], y[rows], task, weights[rows]):
         balanced = end.calibrated(y[rows], ordinary)
         full = cache(partial(balanced.of_all, x, y, weights))
 

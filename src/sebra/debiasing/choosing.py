@@ -18,7 +18,6 @@ from torch import Tensor
 
 Floats = npt.NDArray[np.float64]
 _LEAST_SHARE = 1e-6
-_DOUBT = 0.5  # standard errors to the worse side: the strongest that fits is partly luck
 
 
 @dataclass(frozen=True)
@@ -64,12 +63,9 @@ class Jury:
         worst = float(((hits + 1) / (self.sizes + 2)).min())
         return Figures(100 * accuracy, 100 * float((hits / self.sizes).mean()), 100 * worst)
 
-    def cost(self, plain: Floats, other: Floats) -> tuple[float, float]:
-        """Points of ordinary accuracy that `other` loses, and the standard error."""
-        lost = plain - other
-        mean = float((self.share * lost).sum())
-        error = float(np.sqrt((self.share**2 * (lost - mean) ** 2).sum()))
-        return 100 * mean, 100 * error
+    def cost(self, plain: Floats, other: Floats) -> float:
+        """Points of ordinary accuracy that `other` loses."""
+        return 100 * float((self.share * (plain - other)).sum())
 
     def surprise(self, logits: Tensor) -> float:
         """How badly calibrated probabilities tell the class where groups count alike.
@@ -89,8 +85,7 @@ class Jury:
         right, least, kept = self.right(plain), self.surprise(plain), None
         for way, candidates in enumerate(ways):
             for place in reversed(range(len(candidates))):
-                lost, unsure = self.cost(right, self.right(candidates[place]))
-                if lost + _DOUBT * unsure > budget:
+                if self.cost(right, self.right(candidates[place])) > budget:
                     continue
                 found = self.surprise(candidates[place])
                 if found < least:

@@ -149,23 +149,28 @@ def plain_head(x: Tensor, y: Tensor, task: Task, weights: Tensor) -> CrossHead:
 
     Whichever gives the samples that it was not fitted to the more likely probabilities.
     """
-    return _over_columns(x, y, task, weights, lambda z: told(z, y, weights))
+    found = _over_columns(x, y, task, weights, lambda z: told(z, y, weights))
+    return min(found, key=lambda one: calibrated(one.logits, y, weights))
 
 
-def even_head(x: Tensor, y: Tensor, task: Task, weights: Tensor) -> CrossHead:
-    """The same where rare groups count as much as others: a handful of hits would say little."""
-    return _over_columns(x, y, task, weights, lambda z: -calibrated(z, y, weights))
+def even_heads(x: Tensor, y: Tensor, task: Task, weights: Tensor) -> list[CrossHead]:
+    """Heads where rare groups count as much as others, over either columns and at every strength.
+
+    A handful of hits would say little, so strengths end where probabilities get worse.
+    """
+    found = _over_columns(x, y, task, weights, lambda z: -calibrated(z, y, weights))
+    return [one for head in found for one in head.of_all_strengths()]
 
 
 def _over_columns(
     x: Tensor, y: Tensor, task: Task, weights: Tensor, score: Callable[[Tensor], float]
-) -> CrossHead:
+) -> list[CrossHead]:
     found = []
     for columns in dict.fromkeys((x.shape[1], task.core or x.shape[1])):
         data = Examples.of(x[:, :columns].contiguous(), y, task.classes, task.seed)
         at, tried = data.best(weights, score)
         found.append(CrossHead(data, at, tried[at], tried))
-    return min(found, key=lambda one: calibrated(one.logits, y, weights))
+    return found
 
 
 def padded(head: Tensor, columns: int) -> Tensor:
