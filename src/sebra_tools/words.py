@@ -186,7 +186,7 @@ def _best(family: Family, values: Array, side: Array) -> tuple[Callable[[Array],
         usual = np.median(values[side], axis=0)
         near = areas(-np.abs(values - usual), side) - 0.5
         fixed = (values[side] == usual).mean(axis=0) > 0.5  # most hold that very value
-        close = max(range(len(near)), key=lambda j: (round(near[j], 9), fixed[j]))
+        close = max(range(len(near)), key=lambda j: (round(float(near[j]), 9), fixed[j]))
         if near[close] > abs(ahead[best]) + (-NEAR if fixed[close] else NEAR):
             value = float(usual[close])
             phrase = family.names[close][2].format(value)

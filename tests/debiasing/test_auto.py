@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import torch
 
-from debiasing.test_heads import calibration_error
+from debiasing.test_heads import calibration_error, task_of
 from debiasing.toys import SETTINGS, accuracy, features, images
 from sebra.debiasing import auto as module
-from sebra.debiasing.auto import Auto, AutoConfig
+from sebra.debiasing.auto import BALANCES, Auto, AutoConfig
 from sebra.debiasing.choosing import Jury
 from sebra.debiasing.erm import Erm, TrainConfig
 from sebra.debiasing.method import Help, Pool
@@ -294,3 +294,30 @@ def test_two_samples_that_break_a_pattern_are_a_group_and_one_is_not():
         stages[judges.y.eq(0).nonzero()[:few]] = 0
         counted = replace(judges, stages=stages).groups[judges.y == 0]
         assert len(counted.unique()) == groups
+
+
+def test_a_way_goes_beyond_its_end_as_long_as_rare_groups_are_told_better():
+    """With many columns the few that break a pattern are learned by heart."""
+    rng = np.random.default_rng(0)
+    y = np.arange(400) % 2
+    cue = np.where(rng.random(400) < 0.05, 1 - y, y)
+    x = rng.normal(size=(400, 400)).astype(np.float32)
+    x[:, :40] += 2 * cue[:, None]
+    x[:, 40:240] += 0.5 * y[:, None]
+    task, labels = task_of(x, y), torch.from_numpy(y)
+    stages = torch.from_numpy(y == cue).float()[:, None]
+    every = torch.arange(400)
+    judges = module.Judges((task,), labels, stages, torch.ones(400), every, 0, 2)
+    _, ways = module._heads_over_features(task, judges)
+    kept = set()
+    for way in ways:
+        shares = [one.balance for one in way]
+        assert shares == list(BALANCES[: len(shares)])
+        # Logits lie on a line, so what would have come next is known.
+        half, end = (way[BALANCES.index(share)].logits for share in (0.5, 1.0))
+        beyond = [s for s in BALANCES if s >= 1]
+        told = [judges.jury.surprise(torch.lerp(half, end, 2 * s - 1)) for s in beyond]
+        falls = next((k for k in range(1, len(told)) if told[k] >= told[k - 1]), len(told))
+        assert shares[-1] == beyond[falls - 1]
+        kept.add(shares[-1])
+    assert len(kept) > 1  # some ways end at once, others do not

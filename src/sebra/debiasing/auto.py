@@ -38,8 +38,8 @@ from sebra.engine.session import Session
 from sebra.engine.task import Task
 from sebra.settings import setting
 
-# How far from the plain last layer to the one of groups that count alike, and half as far beyond:
-# the few samples of rare groups are learned by heart, so of new ones it still tells fewer.
+# How far from the plain last layer to the one of groups that count alike, and at most half as far
+# beyond: the few samples of rare groups are learned by heart, so of new ones it tells fewer.
 BALANCES = tuple(k / 20 for k in range(1, 31))
 # Of last layers that begin at the network's own the strength says how far they may leave it.
 REFITS = (1e-3, 2e-3, 3e-3, 5e-3, 7e-3, 1e-2, 1.5e-2, 2e-2, 3e-2, 1e-1)
@@ -137,7 +137,8 @@ def _heads_over_features(task: Task, judges: Judges) -> tuple[Candidate, list[li
 
     There is one for every strength and both choices of columns of the balanced layer, as the best
     at the end of its way need not be the best within a budget. Both ends are calibrated: half of a
-    way means little where logits differ in size.
+    way means little where logits differ in size. A way goes on beyond its end as long as held-out
+    samples are told better for it where groups count alike.
     """
     network, n = task.network(), len(task)
     x, *moments = embedded(network, *judges.tasks)
@@ -160,8 +161,15 @@ def _heads_over_features(task: Task, judges: Judges) -> tuple[Candidate, list[li
         def at(share: float, full: Callable[[], Tensor] = full) -> Tensor:
             return torch.lerp(plain(), full(), share)
 
-        mixed = ((s, torch.lerp(found.logits, balanced.logits, s)) for s in BALANCES)
-        ways.append([Candidate(s, network, z, moments, partial(at, s)) for s, z in mixed])
+        way, least = [], float("inf")
+        for share in BALANCES:
+            z = torch.lerp(found.logits, balanced.logits, share)
+            if share >= 1:
+                before, least = least, calibrated(z, y[rows], weights[rows])
+                if least >= before:
+                    break
+            way.append(Candidate(share, network, z, moments, partial(at, share)))
+        ways.append(way)
     return start, ways
 
 
