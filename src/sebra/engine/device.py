@@ -48,9 +48,8 @@ def setup(device: torch.device) -> None:
             torch.set_num_threads(max(1, cores or 1))
     else:
         torch.set_float32_matmul_precision("high")
-        torch.backends.cudnn.benchmark = (
-            False  # its guesses are as quick as what seconds would find
-        )
+        # Its guesses are as quick as what seconds of trials would find.
+        torch.backends.cudnn.benchmark = False
         if not _started:
             _started.append(threading.Thread(target=_make_ready, args=(device,), daemon=True))
             _started[0].start()
