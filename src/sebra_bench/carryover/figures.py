@@ -43,7 +43,8 @@ def finding(
     ranking: Ranking | None, samples: Samples, telling: Sequence[str] | None
 ) -> dict[str, Any]:
     """How many stages a ranking names, and of each attribute how well the best of them (of a
-    ranking without stages: its order) tells samples that follow it from those that break it.
+    ranking without stages: its order) tells samples that follow it from those that break it; which
+    stage that is, where one is found.
 
     telling: the classes in which the attribute goes with the label, None for all of them.
     """
@@ -60,13 +61,17 @@ def finding(
     if telling is not None:
         codes = [samples.classes.index(name) for name in telling]
         kept = np.isin(samples.labels[part], codes)
-    areas = {}
+    areas, best = {}, {}
     for k, name in enumerate(names):
         follows = aligned[part, k][kept]
         if 0 < follows.sum() < len(follows):
-            areas[name] = max(float(roc_auc_score(follows, s[kept])) for s in scores)
+            each = [float(roc_auc_score(follows, s[kept])) for s in scores]
+            areas[name], best[name] = max(each), int(np.argmax(each))
     if areas:
         out["areas"] = areas
         out["area"] = float(np.mean(list(areas.values())))
-        out["found"] = bool(ranking.stages) and max(areas.values()) >= TOLD_APART
+        surest = max(areas, key=lambda name: areas[name])
+        out["found"] = bool(ranking.stages) and areas[surest] >= TOLD_APART
+        if out["found"]:
+            out["stage"] = ranking.stages[best[surest]]
     return out

@@ -14,7 +14,7 @@ from sebra.engine.session import ProgressSink, Silent
 from sebra.loading.descriptors import BORDER, COLOUR, LIGHT, PLACES, SHARPNESS
 from sebra.samples.table import ImageArray, Samples, alignment
 from sebra.workflows.prepared import Prepared, Source
-from sebra.workflows.rank import RankOptions, RankRun, rank
+from sebra.workflows.rank import RankOptions, rank
 from sebra_bench.carryover.figures import finding
 from sebra_bench.carryover.planting import CONSTANT, TOKEN, Planted, load
 from sebra_bench.carryover.sets import BenchSet, encoder_folder, weights_file
@@ -37,7 +37,6 @@ RIGHT: dict[str, set[str]] = {
     "resolution": {SHARPNESS},
 }
 LOOKED_AT = 2  # words: the first or the second must be right
-FOUND = 0.9  # area of a stage that is taken for the planted mark
 
 
 def naming(
@@ -68,25 +67,15 @@ def row_of(name: str, planted: Planted) -> Row:
     row: Row = {"data": name, "version": __version__, "nuisance": nuisance, "finding": found}
     row["verdict"] = run.metrics["verdict"]["state"]
     row["true"] = _said(part, run.prepared, planted, _follow(part))
-    stage = _stage(run, part)
-    if stage is not None:
-        row["found"] = _said(part, run.prepared, planted, run.ranking.table[stage].to_numpy())
+    if found.get("found"):
+        sides = run.ranking.table[found["stage"]].to_numpy()
+        row["found"] = _said(part, run.prepared, planted, sides)
     return row
 
 
 def _follow(part: Samples) -> Array:
     names, aligned = alignment(part)
     return np.asarray(aligned[:, names.index("mark")], dtype=bool)
-
-
-def _stage(run: RankRun, part: Samples) -> str | None:
-    """The stage that goes with the mark best; None where none does."""
-    from sklearn.metrics import roc_auc_score
-
-    truth = _follow(part)
-    areas = {s: float(roc_auc_score(truth, run.ranking.table[s])) for s in run.ranking.stages}
-    best = max(areas, key=lambda s: areas[s], default=None)
-    return best if best is not None and areas[best] >= FOUND else None
 
 
 def _said(part: Samples, prepared: Prepared, planted: Planted, follows: Array) -> dict[str, Any]:
