@@ -189,6 +189,7 @@ def test_a_pattern_is_found_where_a_stage_tells_its_samples_apart(marked):
     wrong = Ranking(table.assign(stage_1=1.0 * breaks[rows]))
     assert finding(right, samples, None)["area"] == 1
     assert finding(right, samples, None)["found"] is True
+    assert finding(right, samples, None)["stage"] == "stage_1"
     assert finding(wrong, samples, ["a"])["area"] == 0
     assert finding(wrong, samples, ["a"])["found"] is False
     without = finding(Ranking(table), samples, None)
