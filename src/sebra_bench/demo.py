@@ -8,7 +8,8 @@ from typing import Any
 
 from sebra import __version__
 from sebra.engine.session import ProgressSink
-from sebra.runs.folder import RANKING, REPORT, RunFolder
+from sebra.plugins import EXPLAINERS, plugins
+from sebra.runs.folder import REPORT, RunFolder
 from sebra.runs.meter import Meter
 from sebra.showing.report import write_report
 from sebra.workflows.debias import DebiasOptions, debias_prepared
@@ -18,11 +19,14 @@ from sebra.workflows.rank import (
     RankOptions,
     finish,
     identity_of,
+    judge,
     open_session,
     rank_prepared,
     ranker_for,
+    write_rank_run,
 )
 from sebra.workflows.report import report_input
+from sebra.workflows.saliency import save_saliency
 
 
 @dataclass
@@ -51,6 +55,9 @@ def demo(
             prepared = prepare(source, session, meter)
             ranker, settled = ranker_for(RankOptions(rank_method), prepared.mode)
         ranked = rank_prepared(prepared, ranker, session, meter)
+        judge(ranked, ranker, session, meter)
+        with meter.phase("words"):
+            plugins(EXPLAINERS)["words"].load()(ranked.ranking, prepared)
         runs = {}
         for name in ("erm", method):
             session.enter(name)
@@ -74,11 +81,11 @@ def demo(
     }
     with meter.phase("write"):
         trained, by = runs[method].settled.tables(), settled.tables("rank")
-        folder.write_config({**identity, **trained, **by, "version": __version__})
-        ranked.ranking.save(folder.path / RANKING)
-        if ranked.history:
-            folder.write_history(ranked.history)
-        folder.write_quarantine(prepared.faults)
+        by["rank"] = {"method": rank_method, **by["rank"]}
+        write_rank_run(folder, ranked, {**identity, **trained, **by, "version": __version__})
+        find, state = plugins(EXPLAINERS)["places"].load(), ranked.metrics["verdict"]["state"]
+        maps = find(ranked.ranking, prepared, meter, state, ranker.names_patterns)
+        save_saliency(folder.path, maps)
         runs[method].model.save(folder.path)
     metrics.update(meter.result())
     with meter.phase("report"):
