@@ -151,7 +151,7 @@ def test_a_read_only_map_and_a_part_of_one_rank_like_the_array(tmp_path, dtype, 
     np.testing.assert_array_equal(found.rank_, expected.rank_)
 
 
-@pytest.mark.parametrize(("dtype", "n"), [(np.float16, 100_000), (np.float32, 50_000)])
+@pytest.mark.parametrize(("dtype", "n"), [(np.float16, 200_000), (np.float32, 100_000)])
 def test_a_map_is_not_copied(tmp_path, monkeypatch, dtype, n):
     monkeypatch.setattr(features, "_MOMENT_ROWS", 1024)  # so that a copy is what would show
     d = 256
