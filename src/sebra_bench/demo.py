@@ -56,8 +56,6 @@ def demo(
             ranker, settled = ranker_for(RankOptions(rank_method), prepared.mode)
         ranked = rank_prepared(prepared, ranker, session, meter)
         judge(ranked, ranker, session, meter)
-        with meter.phase("words"):
-            plugins(EXPLAINERS)["words"].load()(ranked.ranking, prepared)
         runs = {}
         for name in ("erm", method):
             session.enter(name)

@@ -79,8 +79,6 @@ def rank(
         ranker, settled, trials = tuned(options, prepared, ranker, settled, session, meter)
         run = rank_prepared(prepared, ranker, session, meter)
         judge(run, ranker, session, meter)
-        with meter.phase("words"), session.working("looking for words"):
-            plugins(EXPLAINERS)["words"].load()(run.ranking, run.prepared)
     if trials:
         run.metrics["tuning"] = trials
     if folder is not None:
@@ -209,7 +207,8 @@ def add_noise(
 
 
 def judge(run: RankRun, ranker: Ranker[Any], session: Session, meter: Meter) -> None:
-    """Tries the ranker on copies of the data, half as long as the run took so far; then a verdict.
+    """Tries the ranker on copies of the data, half as long as the run took so far; then a verdict,
+    and words for what was found.
 
     Controls run over features alone, and not for a ranker that goes by a person's marks.
     """
@@ -232,6 +231,8 @@ def judge(run: RankRun, ranker: Ranker[Any], session: Session, meter: Meter) -> 
     run.metrics["verdict"] = verdict_of(run.ranking, ranker.names_patterns, controls)
     run.metrics["ranking"] |= {k: details[k] for k in ("trust", "controls") if k in details}
     run.metrics["notes"] = list(session.notes)
+    with meter.phase("words"), session.working("looking for words"):
+        plugins(EXPLAINERS)["words"].load()(run.ranking, run.prepared)
 
 
 def measure(ranking: Ranking, samples: Samples) -> dict[str, Any]:
